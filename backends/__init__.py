@@ -1,0 +1,1 @@
+"""Generating: the built-in batched engine and clients of external engines."""

@@ -1,0 +1,1 @@
+"""The built-in engine: a supervised worker process that batches concurrent requests."""

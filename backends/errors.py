@@ -1,0 +1,54 @@
+"""What can go wrong behind the gateway: one type per thing a caller can act on."""
+
+from __future__ import annotations
+
+
+class BackendError(Exception):
+    """Base of all errors a Backend raises from `stream`. The message is fit for a client: no secrets."""
+
+
+class UpstreamRejected(BackendError):
+    """The upstream answered with an error status. `body` is its JSON body as sent, b"" when it was not
+    JSON. `headers` holds those worth keeping (`retry-after`, `x-ratelimit-*`)."""
+
+    def __init__(self, message: str, *, status: int, body: bytes, headers: dict[str, str]) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+        self.headers = headers
+
+
+class UpstreamUnreachable(BackendError):
+    """No connection, or it broke before anything was answered: safe to try again elsewhere."""
+
+
+class UpstreamTimeout(BackendError):
+    """The upstream did not answer within the backend's `timeout_s`."""
+
+
+class UpstreamInvalid(BackendError):
+    """The upstream answered 2xx with something that is not the JSON or SSE it should be."""
+
+
+class UpstreamCut(BackendError):
+    """The answer broke off after it had begun."""
+
+
+class InvalidCall(BackendError):
+    """The request cannot be served by this backend; `param` names the field."""
+
+    def __init__(self, message: str, *, param: str | None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class Overloaded(BackendError):
+    """The queue is full; `retry_after_s` is the queue's own estimate."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class EngineUnavailable(BackendError):
+    """The built-in engine cannot start or is restarting; the message says what to do."""

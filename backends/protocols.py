@@ -1,0 +1,152 @@
+"""Plug-points of generation. Structural: an implementation need not import these names."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request to a backend: a chat completion body whose `model` is already the upstream's name.
+
+    `body["stream"]` decides the form of the answer. `credential` is the client's own (the value of
+    its Authorization header), for backends that have no key of their own. `headers` are few and safe to
+    forward (`traceparent`, `x-request-id`).
+    """
+
+    body: Mapping[str, Any]
+    credential: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stream(self) -> bool:
+        return bool(self.body.get("stream"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One JSON object of an answer, `data` as the upstream sent it and `body` parsed from it.
+
+    A call without `stream` gives exactly one: a `chat.completion`. A streamed one gives
+    `chat.completion.chunk` objects. The end of the iterator is the clean end of the answer; every other
+    end raises a BackendError.
+    """
+
+    data: bytes
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """`kv_usage` is the used share of the KV cache in [0, 1]; None where the engine does not tell."""
+
+    queued: int
+    running: int
+    kv_usage: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """`detail` is fit for a person: what is wrong, or the model served."""
+
+    ready: bool
+    detail: str
+
+
+class Backend(Protocol):
+    """Something that answers chat completions."""
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self, call: Call) -> AsyncIterator[Chunk]:
+        """Leaving the iterator (aclose, cancellation) cancels the work upstream. Raises the errors of
+        `backends.errors`."""
+        ...
+
+    async def load(self) -> Load: ...
+
+    async def health(self) -> Health: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """None means the model's own default. `temperature` 0 is greedy. `stop` ends the text before it."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    repetition_penalty: float | None = None
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One generation for an engine. `messages` are {"role", "content"} with plain text content."""
+
+    id: int
+    messages: Sequence[Mapping[str, str]]
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What an engine says of a job: more text, and with the last piece the finish reason and counts."""
+
+    job_id: int
+    text: str = ""
+    finish_reason: Literal["stop", "length"] | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A job that ended without an answer. `invalid`: the request's fault (`param` names the field);
+    `engine`: the engine's."""
+
+    job_id: int
+    kind: Literal["invalid", "engine"]
+    message: str
+    param: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """`model` is a name for people; `context_tokens` bounds prompt plus completion of one job."""
+
+    engine: str
+    model: str
+    context_tokens: int
+    max_batch: int
+
+
+class Engine(Protocol):
+    """A continuous-batching engine inside the worker process."""
+
+    def start(self) -> EngineInfo:
+        """Load the model; blocks. Raises backends.errors.EngineUnavailable."""
+        ...
+
+    def submit(self, job: Job, emit: Callable[[Piece | Failure], None]) -> None:
+        """Returns at once. `emit` is called from the engine's threads, in order for one job, and lastly
+        with a Piece that has a finish reason or with a Failure, unless the job was cancelled."""
+        ...
+
+    def cancel(self, job_id: int) -> None:
+        """Free what the job uses within one step. Unknown ids are ignored."""
+        ...
+
+    def load(self) -> Load: ...
+
+    def close(self) -> None: ...

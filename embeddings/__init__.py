@@ -1,0 +1,1 @@
+"""Finding: embedders, the vector index, answer stores and the semantic cache over them."""

@@ -1,0 +1,1 @@
+"""Serving: the HTTP front, the request path, settings and the command line."""

@@ -1,0 +1,1 @@
+"""Decisions: pure, synchronous, without I/O. Clock and randomness are passed in."""

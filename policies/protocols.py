@@ -1,0 +1,25 @@
+"""Plug-points of the decisions. Structural: an implementation need not import these names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from policies.types import Candidate, Identity, Query, Verdict
+
+
+class CachePolicy(Protocol):
+    """Says whether one of the nearest entries may answer the question."""
+
+    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
+        """`candidates` are ordered by similarity, highest first, all from the identity's partition and
+        unexpired. `now` is in Unix seconds."""
+        ...
+
+
+class RoutingPolicy(Protocol):
+    """Scores a question. The threshold is applied outside, so it can be calibrated."""
+
+    def score(self, query: Query) -> float:
+        """Expected gain of the large model over the small one, mapped to [0, 1]; .5 is no gain."""
+        ...

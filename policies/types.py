@@ -1,0 +1,144 @@
+"""The values that flow along the request path. Frozen, slotted, keyword-only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CacheStatus = Literal["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"]
+Tier = Literal["small", "large"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheDirectives:
+    """What the client's `Cache-Control` request header asks for (RFC 9111, section 5.2.1)."""
+
+    no_cache: bool = False
+    no_store: bool = False
+    only_if_cached: bool = False
+    max_age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One client request, parsed and validated but with every field the client sent kept in `body`.
+
+    `tenant` is opaque: whoever may share answers has the same one. `route_pin` is the client's wish
+    for a tier (`x-lockgate-route`).
+    """
+
+    api: Literal["chat"]
+    model: str
+    body: Mapping[str, Any]
+    tenant: str
+    stream: bool = False
+    include_usage: bool = False
+    route_pin: Tier | None = None
+    cache: CacheDirectives = field(default_factory=CacheDirectives)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Who may share an answer.
+
+    `exact_key` (32 bytes) covers the whole canonical request. `partition` (16 bytes) covers all that
+    must be equal before similarity counts. `text` is what is embedded; None when the request is not
+    safe to answer by similarity, and then `unsafe_reason` says why.
+    """
+
+    exact_key: bytes
+    partition: bytes
+    text: str | None
+    unsafe_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A finished answer: a `chat.completion` object, kept whole so that fields unknown to us survive.
+
+    `model` is the upstream's own name. Times are Unix seconds.
+    """
+
+    body: Mapping[str, Any]
+    model: str
+    created_at: float
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A stored entry near the question. `similarity` is cosine in [-1, 1], higher is closer."""
+
+    entry_id: int
+    similarity: float
+    text: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a cache policy says of the candidates. `candidate` is None when none may be served.
+
+    `confidence` estimates the probability that the candidate's answer serves the question too; None
+    when the policy has no estimate.
+    """
+
+    candidate: Candidate | None
+    reason: str
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeCached:
+    """Answer from entry `entry_id`."""
+
+    kind: Literal["hit-exact", "hit-semantic"]
+    entry_id: int
+    similarity: float
+    reason: str
+    confidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate:
+    """Ask a model. `store` says whether the answer may be kept."""
+
+    cache: Literal["miss", "bypass"]
+    reason: str
+    store: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """Answer with an error: the client allowed a cached answer only and there is none."""
+
+    reason: str
+
+
+Decision = ServeCached | Generate | Refuse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What a routing policy looks at: what the user asked, and its embedding.
+
+    `vector` is a unit-norm float32 array of shape (D,), or None when there is none (cache off, embedder
+    late). `space` names the embedding space the vector lives in.
+    """
+
+    text: str
+    vector: Any | None
+    space: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteChoice:
+    """Which tier answers. `score` is the expected gain of the large model mapped to [0, 1]; None when a
+    rule decided without scoring."""
+
+    tier: Tier
+    reason: str
+    score: float | None = None
