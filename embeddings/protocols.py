@@ -9,8 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from policies.types import Answer
+from policies.types import Answer, Candidate
 
+FloatVector = npt.NDArray[np.float32]
 FloatMatrix = npt.NDArray[np.float32]
 IdArray = npt.NDArray[np.int64]
 
@@ -32,6 +33,19 @@ class Encoding:
     vectors: FloatMatrix
     token_counts: IdArray
     truncated: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedText:
+    """`vector`: float32 (D,), unit norm. `token_count` is before truncation, special tokens included.
+
+    A truncated text's vector does not cover its end: two long texts that begin alike would collide, so
+    such a vector may serve to route, never to search or to be stored.
+    """
+
+    vector: FloatVector
+    token_count: int
+    truncated: bool
 
 
 class Embedder(Protocol):
@@ -74,6 +88,10 @@ class VectorIndex(Protocol):
         """Returns how many of `ids` (int64 (N,)) were there. Unknown ids are ignored."""
         ...
 
+    def partition_size(self, partition: bytes) -> int:
+        """How many vectors a search of this partition looks through."""
+        ...
+
     def __len__(self) -> int: ...
 
 
@@ -91,7 +109,7 @@ class Entry:
     tenant: str
     text: str | None
     space: str | None
-    vector: FloatMatrix | None
+    vector: FloatVector | None
     answer: Answer
     expires_at: float
 
@@ -116,6 +134,11 @@ class AnswerStore(Protocol):
         replaced one and those evicted to keep within capacity). Raises StoreError."""
         ...
 
+    def touch(self, entry_id: int, now: float) -> None:
+        """Note that this entry was served: eviction spares what is used. Does no I/O and never fails; a
+        kill may lose the note."""
+        ...
+
     async def remove(self, ids: Sequence[int]) -> IdArray:
         """Returns the ids that were there."""
         ...
@@ -127,6 +150,53 @@ class AnswerStore(Protocol):
     def vectors(self, space: str, now: float) -> AsyncIterator[tuple[IdArray, FloatMatrix, list[bytes]]]:
         """Every unexpired entry with a vector in `space`, in batches of (ids, vectors, partitions): what
         an index is rebuilt from."""
+        ...
+
+    async def count(self) -> int: ...
+
+    async def aclose(self) -> None: ...
+
+
+class SemanticCache(Protocol):
+    """Answers found by exact key or by similarity. Raises StoreError and EmbedderError only.
+
+    Deadlines are the caller's (`asyncio.timeout`): cancelling any call leaves store and index agreeing,
+    and a write that was cancelled may still happen. Times are Unix seconds.
+    """
+
+    @property
+    def space(self) -> str | None:
+        """The embedding space of this cache's vectors; None when it finds by exact key only."""
+        ...
+
+    async def find(self, exact_key: bytes, now: float) -> Entry | None:
+        """The unexpired entry under this key, noted as served. Callers must not change its body."""
+        ...
+
+    async def get(self, entry_id: int, now: float) -> Entry | None:
+        """The unexpired entry of this id, noted as served. Callers must not change its body."""
+        ...
+
+    async def embed(self, text: str) -> EncodedText:
+        """Raises EmbedderError."""
+        ...
+
+    async def search(self, vector: FloatVector, partition: bytes, k: int, now: float) -> list[Candidate]:
+        """Up to `k` unexpired entries of the partition, the most similar first. `vector`: float32 (D,),
+        unit norm, of a text that was not truncated."""
+        ...
+
+    async def put(self, entry: Entry) -> int:
+        """Store and, when it has a vector, index; replaces the entry under the same exact key. Returns
+        the new id. Pass `vector=None` for a truncated text."""
+        ...
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        """Returns how many were there."""
+        ...
+
+    async def sweep(self, now: float) -> int:
+        """Remove what has expired; returns how many. Call it periodically."""
         ...
 
     async def count(self) -> int: ...
