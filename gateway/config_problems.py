@@ -1,0 +1,112 @@
+"""What is wrong with a config file, in words: key path, value, what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from gateway.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing wrong with a config file. `key` is the full path, "" for the file as a whole."""
+
+    key: str
+    value: str
+    expected: str
+
+    def __str__(self) -> str:
+        if not self.key:
+            return self.expected
+        shown = f" = {self.value}" if self.value else ""
+        return f"{self.key}{shown}: expected {self.expected}"
+
+
+_EXPECTED = {
+    "missing": "a value; the key is missing",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text in quotes",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+    "string_too_short": "text that is not empty",
+    "string_pattern_mismatch": "an address that begins with http:// or https://",
+}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def problems_of(error: ValidationError, table: Mapping[str, Any]) -> list[Problem]:
+    found: dict[str, Problem] = {}
+    for item in error.errors(include_url=False):
+        # A union reports the branch it tried as a further step of the path: not part of the key.
+        steps = [step for step in item["loc"] if _in_path(step)]
+        key = ".".join(str(step) for step in steps)
+        problem = Problem(key=key, value=shown(key, _value_at(table, steps)), expected=_expected(dict(item)))
+        if key in found and problem.expected not in found[key].expected:
+            problem = Problem(
+                key=key, value=problem.value, expected=f"{found[key].expected} or {problem.expected}"
+            )
+        found[key] = problem
+    return list(found.values())
+
+
+def _in_path(step: str | int) -> bool:
+    text = str(step)
+    return not (text in ("batched", "openai", "float", "constrained-float") or "[" in text)
+
+
+def _expected(item: dict[str, Any]) -> str:
+    kind, context = item["type"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"one of the known keys {', '.join(_known_keys(item['loc'][:-1]))}"
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "literal_error":
+        return f"one of {context['expected']}".replace(" or ", ", ")
+    if kind == "union_tag_invalid":
+        return f"kind to be one of {context['expected_tags']}"
+    if kind == "union_tag_not_found":
+        return "a kind: batched or openai"
+    bounds = [f"{words} {context[name]:g}" for name, words in _BOUNDS.items() if name in context]
+    return f"a number of {' and '.join(bounds)}" if bounds else str(item["msg"])
+
+
+def _known_keys(steps: tuple[str | int, ...]) -> list[str]:
+    """The keys of the table at `steps`, read from the settings' own JSON schema."""
+    schema: dict[str, Any] = Settings.model_json_schema()
+    node = schema
+    for step in steps:
+        if "discriminator" in node:
+            node = {"$ref": node["discriminator"]["mapping"][step]}
+        else:
+            node = node.get("properties", {}).get(step) or node["additionalProperties"]
+        node = next((branch for branch in node.get("anyOf", ()) if "$ref" in branch), node)
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rsplit("/", 1)[-1]]
+    return sorted(node.get("properties", {}))
+
+
+def _value_at(table: Any, steps: list[str | int]) -> Any:
+    for step in steps:
+        if isinstance(table, Mapping) and step in table:
+            table = table[str(step)]
+        else:
+            return None
+    return table
+
+
+def shown(key: str, value: Any) -> str:
+    """The value as TOML would write it; secrets and whole tables are not shown."""
+    if value is None or value == "" or isinstance(value, Mapping):
+        return ""
+    if key.rsplit(".", 1)[-1] in ("api_key", "admin_token", "sha256"):
+        return "(secret)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

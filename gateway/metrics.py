@@ -1,0 +1,116 @@
+"""Prometheus metrics, by the names users see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from gateway.trace import Trace
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
+)  # fmt: skip
+_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_MAX_MODEL_LABELS = 100
+
+
+class Metrics:
+    """One registry for one gateway. Also the observer of the built-in engine's batches."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "lockgate_requests_total",
+            "Requests answered",
+            ["route", "model", "cache", "status"],
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "lockgate_request_seconds",
+            "From the request's last byte to the answer's last byte",
+            ["cache"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.stage_seconds = Histogram(
+            "lockgate_stage_seconds", "Time in one stage", ["stage"], buckets=_SECONDS, registry=registry
+        )
+        self.tokens = Counter(
+            "lockgate_tokens_total", "Tokens of generated answers", ["direction", "model"], registry=registry
+        )
+        self.cost_usd = Counter(
+            "lockgate_cost_usd_total", "Cost of generated answers", ["model"], registry=registry
+        )
+        self.saved_usd = Counter(
+            "lockgate_saved_usd_total", "Cost of the answers served from the cache", registry=registry
+        )
+        self.saved_tokens = Counter(
+            "lockgate_saved_tokens_total", "Tokens of the answers served from the cache", registry=registry
+        )
+        self.entries = Gauge("lockgate_cache_entries", "Entries in the answer store", registry=registry)
+        self.shadow_hits = Counter(
+            "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
+        )
+        self.faults = Counter(
+            "lockgate_cache_faults_total", "Requests that a part of the cache failed", ["part"], registry=registry
+        )
+        self.truncated = Counter(
+            "lockgate_embedder_truncated_total", "Questions longer than the embedder's window", registry=registry
+        )
+        self.batch_size = Histogram(
+            "lockgate_batch_size", "Jobs in the built-in engine", buckets=_BATCHES, registry=registry
+        )
+        self.batch_wait_seconds = Histogram(
+            "lockgate_batch_wait_seconds", "Wait for a place in the batch", buckets=_SECONDS, registry=registry
+        )
+        self.kv_cache_usage = Gauge(
+            "lockgate_kv_cache_usage_ratio", "Used share of the built-in engine's KV cache", registry=registry
+        )
+        self.engine_restarts = Counter(
+            "lockgate_engine_restarts_total", "Restarts of the built-in engine's process", registry=registry
+        )
+        self.backend_up = Gauge(
+            "lockgate_backend_up", "1 when the last health check passed", ["backend"], registry=registry
+        )
+        self._models: set[str] = set()
+        self._children: dict[tuple[str, str, str, int], Any] = {}
+
+    def record(self, trace: Trace) -> None:
+        """Count a request that has ended."""
+        model = self.model_label(trace.model)
+        key = (trace.route, model, trace.cache, trace.status)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = (
+                self.requests.labels(*key),
+                self.request_seconds.labels(trace.cache),
+            )
+        child[0].inc()
+        child[1].observe(trace.seconds())
+        for stage, seconds in trace.stages.items():
+            self.stage_seconds.labels(stage).observe(seconds)
+        if trace.saved_usd:
+            self.saved_usd.inc(trace.saved_usd)
+        if trace.truncated:
+            self.truncated.inc()
+        if trace.shadow_entry_id is not None:
+            self.shadow_hits.inc()
+        if trace.entry_id is not None:
+            self.saved_tokens.inc(trace.prompt_tokens + trace.completion_tokens)
+        elif trace.cache != "coalesced" and (trace.prompt_tokens or trace.completion_tokens):
+            self.tokens.labels("input", model).inc(trace.prompt_tokens)
+            self.tokens.labels("output", model).inc(trace.completion_tokens)
+            self.cost_usd.labels(model).inc(trace.cost_usd)
+
+    def model_label(self, model: str) -> str:
+        """Clients may name any model: beyond a hundred, further names share one label."""
+        if model in self._models or len(self._models) < _MAX_MODEL_LABELS:
+            self._models.add(model)
+            return model
+        return "other"
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)

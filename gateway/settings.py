@@ -1,0 +1,140 @@
+"""config.toml: its keys, defaults and checks. Unknown keys are errors; units are in the names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A TOML table. Frozen, and strict: "8080" is not a port and true is not 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+
+class UnknownModels(Section):
+    """Where names that no route and no model has go, as they are."""
+
+    backend: str
+
+
+class Server(Section):
+    host: str = Field(default="127.0.0.1", min_length=1)
+    port: int = Field(default=8080, ge=0, le=65535)
+    workers: int = Field(default=1, ge=1, le=1)
+    max_body_bytes: int = Field(default=20_000_000, ge=1_000)
+    admin_token: str | None = None
+    unknown_models: UnknownModels | None = None
+
+
+class Auth(Section):
+    mode: Literal["passthrough", "open"] = "passthrough"
+
+
+class Embeddings(Section):
+    kind: Literal["onnx", "sentence-transformers"] = "onnx"
+    model: str = Field(default="default", min_length=1)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: int = Field(default=1, ge=1, le=256)
+    deadline_ms: int = Field(default=250, ge=1)
+
+
+class CachePolicySettings(Section):
+    kind: Literal["exact", "static"] = "static"
+    min_similarity: Cosine | Literal["auto"] = "auto"
+    mode: Literal["on", "shadow", "off"] = "on"
+
+
+class Cache(Section):
+    enabled: bool = True
+    store: Literal["memory", "sqlite"] = "sqlite"
+    path: str = Field(default="~/.local/share/lockgate/cache.db", min_length=1)
+    ttl_s: float = Field(default=86_400, gt=0)
+    max_entries: int = Field(default=1_000_000, ge=1)
+    share: Literal["tenant", "everyone"] = "tenant"
+    max_temperature: float = Field(default=1.0, ge=0.0)
+    policy: CachePolicySettings = CachePolicySettings()
+
+
+class Model(Section):
+    backend: str
+    name: str | None = None
+    context_tokens: int | None = Field(default=None, ge=1)
+    input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+
+
+class RoutePolicy(Section):
+    kind: Literal["difficulty", "always-small", "always-large"] = "difficulty"
+    strong_share: Share = 0.3
+
+
+class Route(Section):
+    small: str
+    large: str
+    policy: RoutePolicy = RoutePolicy()
+
+
+class BatchedBackendSettings(Section):
+    kind: Literal["batched"]
+    engine: Literal["auto", "llamacpp", "transformers"] = "auto"
+    model: str = Field(default="default", min_length=1)
+    max_batch: int = Field(default=8, ge=1, le=1024)
+    context_tokens: int = Field(default=2048, ge=64)
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    max_queue: int = Field(default=1024, ge=1)
+
+
+class OpenAIBackendSettings(Section):
+    kind: Literal["openai"]
+    base_url: str = Field(default="https://api.openai.com/v1", pattern=r"^https?://[^\s/]+")
+    api_key: str | None = Field(default=None, min_length=1)
+    timeout_s: float = Field(default=600.0, gt=0.0)
+    retries: int = Field(default=2, ge=0, le=10)
+
+
+BackendSettings = Annotated[BatchedBackendSettings | OpenAIBackendSettings, Field(discriminator="kind")]
+
+
+class Settings(Section):
+    """The whole file. Names that refer to other tables are checked here too."""
+
+    server: Server = Server()
+    auth: Auth = Auth()
+    embeddings: Embeddings = Embeddings()
+    cache: Cache = Cache()
+    models: dict[str, Model] = {}
+    routes: dict[str, Route] = {}
+    backends: dict[str, BackendSettings] = {}
+
+    def broken_references(self) -> list[tuple[str, str, str]]:
+        """(key path, value, what was expected) for every name that no table has."""
+        found = []
+        for name, model in self.models.items():
+            if model.backend not in self.backends:
+                found.append((f"models.{name}.backend", model.backend, _one_of("backends", self.backends)))
+            elif model.name is None and self.backends[model.backend].kind == "openai":
+                found.append((f"models.{name}.name", "", f"the model's name at {model.backend}"))
+        for name, route in self.routes.items():
+            for tier in ("small", "large"):
+                target = getattr(route, tier)
+                if target not in self.models:
+                    found.append((f"routes.{name}.{tier}", target, _one_of("models", self.models)))
+            if name in self.models:
+                found.append((f"routes.{name}", name, "a name that no [models.…] table has"))
+        unknown = self.server.unknown_models
+        if unknown and unknown.backend not in self.backends:
+            found.append(
+                ("server.unknown_models.backend", unknown.backend, _one_of("backends", self.backends))
+            )
+        return found
+
+
+def _one_of(table: str, names: Iterable[str]) -> str:
+    known = ", ".join(sorted(names)) or "none is defined"
+    return f"the name of a [{table}.…] table ({known})"

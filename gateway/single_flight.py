@@ -1,0 +1,112 @@
+"""One upstream call for each question being asked right now; all who ask it follow the same answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from backends.errors import BackendError
+from backends.protocols import Chunk
+
+
+class Flight:
+    """An upstream call in progress. Followers get its chunks from the start, as they come.
+
+    It belongs to no single client: it goes on while anybody follows and is cancelled when the last one
+    leaves. `settle` runs after a clean end and before anyone sees the end: what it stores is kept by
+    the time a client has its answer.
+    """
+
+    def __init__(
+        self, chunks: AsyncIterator[Chunk], settle: Callable[[list[Chunk]], Awaitable[None]], *, stream: bool
+    ) -> None:
+        self.stream = stream
+        self.chunks: list[Chunk] = []
+        self._source = chunks
+        self._settle = settle
+        self._news = asyncio.Event()
+        self._error: BaseException | None = None
+        self._finished = False
+        self._followers = 0
+        self._leaving = False
+        self._task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def joinable(self) -> bool:
+        """False once it has finished or nobody is left to follow it."""
+        return not (self._finished or self._leaving)
+
+    async def _run(self) -> None:
+        try:
+            async for chunk in self._source:
+                self.chunks.append(chunk)
+                self._wake()
+            await self._settle(self.chunks)
+        except asyncio.CancelledError:
+            self._error = FlightCancelled("the flight was cancelled")
+            raise
+        except BackendError as error:
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - handed to every follower, who raises it
+            self._error = error
+        finally:
+            self._finished = True
+            close = getattr(self._source, "aclose", None)
+            if close is not None:
+                await close()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def follow(self) -> AsyncIterator[Chunk]:
+        """Chunks from the first on. Raises what ended the flight, if it did not end cleanly."""
+        self._followers += 1
+        try:
+            at = 0
+            while True:
+                while at < len(self.chunks):
+                    yield self.chunks[at]
+                    at += 1
+                if self._finished:
+                    break
+                await self._news.wait()
+            if self._error is not None:
+                raise self._error
+        finally:
+            self._followers -= 1
+            if self._followers == 0 and not self._finished:
+                self._leaving = True
+                self._task.cancel()
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self._task.add_done_callback(lambda _: callback())
+
+
+class FlightCancelled(Exception):
+    """The flight was cancelled from outside, as at shutdown."""
+
+
+class SingleFlight:
+    """The flights in the air, by exact key."""
+
+    def __init__(self) -> None:
+        self._flights: dict[bytes, Flight] = {}
+
+    def find(self, key: bytes) -> Flight | None:
+        flight = self._flights.get(key)
+        return flight if flight is not None and flight.joinable else None
+
+    def register(self, key: bytes, flight: Flight) -> None:
+        """From now on `find(key)` gives this flight, until it has finished."""
+        self._flights[key] = flight
+
+        def forget() -> None:
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+
+        flight.on_end(forget)
+
+    def __len__(self) -> int:
+        return len(self._flights)

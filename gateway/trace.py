@@ -1,0 +1,103 @@
+"""What happened to one request: filled along the path, read by headers, log line and metrics alike."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from policies.types import CacheStatus
+
+Stage = Literal["embed", "search", "verify", "queue", "upstream"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """Times are seconds; `started` is on the performance counter's clock."""
+
+    request_id: str
+    tenant: str = ""
+    asked_model: str = ""
+    stream: bool = False
+    started: float = field(default_factory=time.perf_counter)
+    stages: dict[Stage, float] = field(default_factory=dict)
+
+    cache: CacheStatus = "bypass"
+    reason: str = ""
+    entry_id: int | None = None
+    similarity: float | None = None
+    confidence: float | None = None
+    age_s: float | None = None
+    shadow_entry_id: int | None = None
+
+    route: str = ""
+    route_reason: str = ""
+    score: float | None = None
+    model: str = ""
+    backend: str = ""
+
+    status: int = 0
+    error: str = ""
+    stored: bool = False
+    truncated: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    saved_usd: float = 0.0
+
+    @contextmanager
+    def stage(self, name: Stage) -> Iterator[None]:
+        """Adds the time the block takes to stage `name`."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - began
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The response headers that tell a client what was done, and why."""
+        pairs: list[tuple[str, str]] = [("x-request-id", self.request_id)]
+        if self.reason:
+            pairs += [
+                ("x-lockgate-cache", self.cache),
+                ("x-lockgate-reason", self.reason),
+                ("cache-status", self._cache_status()),
+            ]
+        if self.entry_id is not None:
+            pairs += [
+                ("x-lockgate-entry", str(self.entry_id)),
+                ("x-lockgate-similarity", f"{self.similarity:.4f}"),
+                ("age", str(int(self.age_s or 0))),
+            ]
+            if self.confidence is not None:
+                pairs.append(("x-lockgate-confidence", f"{self.confidence:.4f}"))
+        if self.route:
+            pairs += [
+                ("x-lockgate-route", self.route),
+                ("x-lockgate-route-reason", self.route_reason),
+                ("x-lockgate-model", self.model),
+                ("x-lockgate-backend", self.backend),
+            ]
+        if self.stages:
+            timing = ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in self.stages.items())
+            pairs.append(("server-timing", timing))
+        return [(name.encode(), _header_value(value)) for name, value in pairs]
+
+    def _cache_status(self) -> str:
+        """RFC 9211."""
+        match self.cache:
+            case "hit-exact" | "hit-semantic":
+                return f'lockgate; hit; detail="{self.cache}"'
+            case "coalesced":
+                return "lockgate; fwd=uri-miss; collapsed"
+            case "miss":
+                return "lockgate; fwd=uri-miss" + ("; stored" if self.stored else "")
+            case "bypass":
+                return "lockgate; fwd=bypass"
+
+
+def _header_value(text: str) -> bytes:
+    """Header values are visible ASCII (RFC 9110, section 5.5); what is not is replaced."""
+    return "".join(char if " " <= char <= "~" else "?" for char in text).encode("ascii")

@@ -1,0 +1,14 @@
+"""Cache policy `exact`: nothing is served by similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from policies.types import Candidate, Identity, Verdict
+
+
+class ExactPolicy:
+    """Only the exact look-up, which comes before any policy, may serve."""
+
+    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
+        return Verdict(candidate=None, reason="policy exact serves equal requests only")
