@@ -1,0 +1,185 @@
+"""HTTP to upstreams: one small client over pooled, kept-alive connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from backends.errors import BackendError, UpstreamCut, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable
+
+
+class UpstreamResponse(Protocol):
+    """An answer whose headers have arrived; iterating gives the bytes of its body as they come.
+
+    Iterating raises UpstreamCut or UpstreamTimeout. Whoever holds a response calls `close` in a `finally`.
+    """
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Looked up by lower-case names."""
+        ...
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    def close(self) -> None:
+        """Abort the connection unless the body has been read to its end, when it is already back in the
+        pool. Safe to call again."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends requests and follows no redirects.
+
+    Raises UpstreamUnreachable (nothing was answered), UpstreamTimeout, UpstreamInvalid (the answer is not
+    HTTP). `timeout_s` bounds the time to the headers, and later every silence within the body. No message
+    holds a header's value or more of the URL than host and port.
+    """
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> UpstreamResponse: ...
+
+    async def get(self, url: str, headers: Mapping[str, str], timeout_s: float) -> UpstreamResponse: ...
+
+    async def aclose(self) -> None: ...
+
+
+class AiohttpTransport:
+    """Transport over aiohttp. Keeps no cookies, does not decompress, and reads proxy settings from the
+    environment only when `trust_env` is set."""
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_s: float = 10.0,
+        max_connections: int = 1024,
+        trust_env: bool = False,
+    ) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._max_connections = max_connections
+        self._trust_env = trust_env
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> UpstreamResponse:
+        return await self._send("POST", url, headers, body, timeout_s)
+
+    async def get(self, url: str, headers: Mapping[str, str], timeout_s: float) -> UpstreamResponse:
+        return await self._send("GET", url, headers, None, timeout_s)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    ) -> UpstreamResponse:
+        where = host_and_port(url)
+        if self._closed:
+            raise UpstreamUnreachable(f"{where}: the connection pool is closed")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s, sock_read=timeout_s)
+        try:
+            # sock_read starts only once the request is written; the outer bound covers the whole wait.
+            async with asyncio.timeout(timeout_s):
+                response = await self._opened().request(
+                    method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
+                )
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # `from None`: aiohttp's errors carry the request's headers and whole URL.
+            raise _request_error(error, where, timeout_s) from None
+        return _AiohttpResponse(response, where, timeout_s)
+
+    def _opened(self) -> aiohttp.ClientSession:
+        """The session, made on first use because it belongs to the running loop."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._max_connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+                headers={"accept-encoding": "identity"},
+                trust_env=self._trust_env,
+                # Gateways in front of models send long policy headers; aiohttp's own limit is 8 KiB.
+                max_line_size=32 * 1024,
+                max_field_size=32 * 1024,
+            )
+        return self._session
+
+
+class _AiohttpResponse:
+    """An iterator by hand: an async generator left early would be closed at the collector's leisure."""
+
+    __slots__ = ("_response", "_timeout_s", "_where")
+
+    def __init__(self, response: aiohttp.ClientResponse, where: str, timeout_s: float) -> None:
+        self._response = response
+        self._where = where
+        self._timeout_s = timeout_s
+
+    @property
+    def status(self) -> int:
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            data = await self._response.content.readany()
+        except TimeoutError:
+            self.close()
+            raise UpstreamTimeout(f"{self._where} sent nothing for {self._timeout_s:g} s") from None
+        except (aiohttp.ClientError, OSError) as error:
+            self.close()
+            raise UpstreamCut(f"{self._where} broke off its answer ({type(error).__name__})") from None
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    def close(self) -> None:
+        # aiohttp gives the connection back by itself at the end of the body. Otherwise abort it: a plain
+        # close first flushes what was not yet sent, and the upstream would go on working meanwhile.
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            connection.transport.abort()
+        self._response.close()
+
+
+def host_and_port(url: str) -> str:
+    """The part of a URL that is fit for a message: no user, password, path or query."""
+    parts = urlsplit(url)
+    host = parts.hostname or "?"
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+def _request_error(error: Exception, where: str, timeout_s: float) -> BackendError:
+    """What a failure before the headers means."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return UpstreamUnreachable(f"cannot connect to {where} in time")
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeout(f"{where} did not answer within {timeout_s:g} s")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return UpstreamUnreachable(f"cannot connect to {where}: its TLS certificate is not trusted")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
+        return UpstreamUnreachable(f"cannot connect to {where}: {reason}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return UpstreamInvalid(f"{where} answered something that is not HTTP")
+    if isinstance(error, ValueError):
+        return UpstreamInvalid(f"the request to {where} has a URL or header that cannot be sent")
+    return UpstreamUnreachable(f"{where} closed the connection before answering ({type(error).__name__})")
