@@ -1,0 +1,164 @@
+"""Sentence embeddings through ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from embeddings import embedding_models
+from embeddings.embedding_models import EmbeddingModel
+from embeddings.protocols import EmbedderError, Encoding, FloatMatrix, IdArray
+from embeddings.sentence_transformers_layout import Pooling
+from embeddings.text_tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+Device = Literal["auto", "cpu", "cuda"]
+_CUDA = "CUDAExecutionProvider"
+_CPU = "CPUExecutionProvider"
+_BATCH_TOKENS = 4096  # padding included: bounds the memory of one call
+_POOLED = ("embedding", "sentence_embedding")
+_PER_TOKEN = ("last_hidden_state", "token_embeddings")
+
+
+class OnnxEmbedder:
+    """Implements Embedder. One ONNX Runtime session; safe to call from one thread at a time."""
+
+    def __init__(self, model: EmbeddingModel, session: InferenceSession) -> None:
+        self._model = model
+        self._session: InferenceSession | None = session
+        self._tokenizer = TextTokenizer(model.tokenizer, model.max_tokens)
+        self._inputs = [item.name for item in session.get_inputs()]
+        self._output = _output_of(session, model)
+        self._pooling = None if self._output in _POOLED else model.pooling
+        self._provider = session.get_providers()[0].removesuffix("ExecutionProvider").lower()
+        self._dimension: int = self._run(self._tokenizer.encode([model.prompt]).ids).shape[1]
+
+    @classmethod
+    def open(cls, model: str = "default", device: Device = "auto", threads: int = 1) -> Self:
+        """`model`: see `embedding_models.find`. `threads` is how many the runtime computes with.
+
+        "auto" takes CUDA where ONNX Runtime can start it. Models converted here run in 8 bits on a CPU and in
+        float32 on CUDA. The first use of a model converts it, which takes some seconds. Raises EmbedderError.
+        """
+        if device != "cpu":
+            if _cuda_built():
+                found = embedding_models.find(model, "fp32")
+                session = _open_cuda(found, threads)
+                if session is not None:
+                    return cls(found, session)
+            if device == "cuda":
+                raise EmbedderError(
+                    "ONNX Runtime cannot use CUDA here: pip install onnxruntime-gpu in place of onnxruntime, "
+                    'check the driver, or set device = "cpu"'
+                )
+        found = embedding_models.find(model, "int8")
+        return cls(found, _open(found, [_CPU], threads))
+
+    @property
+    def space(self) -> str:
+        return f"{self._model.identity}/onnxruntime-{self._provider}"
+
+    @property
+    def dimension(self) -> int:
+        return self._dimension
+
+    @property
+    def max_tokens(self) -> int:
+        return self._model.max_tokens
+
+    def encode(self, texts: Sequence[str]) -> Encoding:
+        """Texts of like length run together, so that short ones do not pay for padding."""
+        tokens = self._tokenizer.encode([self._model.prompt + text for text in texts])
+        vectors: FloatMatrix = np.empty((len(texts), self._dimension), np.float32)
+        for rows in _batches(np.array([len(ids) for ids in tokens.ids], np.int64)):
+            vectors[rows] = self._run([tokens.ids[row] for row in rows])
+        return Encoding(vectors=vectors, token_counts=tokens.counts, truncated=tokens.truncated)
+
+    def close(self) -> None:
+        self._session = None
+
+    def _run(self, batch: Sequence[Sequence[int]]) -> FloatMatrix:
+        if self._session is None:
+            raise EmbedderError("the embedder is closed")
+        shape = len(batch), max(len(ids) for ids in batch)
+        feeds: dict[str, npt.NDArray[np.int64]] = {name: np.zeros(shape, np.int64) for name in self._inputs}
+        for row, ids in enumerate(batch):
+            feeds["input_ids"][row, : len(ids)] = ids
+            feeds["attention_mask"][row, : len(ids)] = 1
+        try:
+            output = self._session.run([self._output], feeds)[0]
+        except Exception as error:  # the runtime's own errors share no base class
+            raise EmbedderError(f"ONNX Runtime failed on {shape[0]} x {shape[1]} tokens: {error}") from error
+        return _unit(_pool(output, feeds["attention_mask"], self._pooling))
+
+
+def _open(model: EmbeddingModel, providers: list[str], threads: int) -> InferenceSession:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    # Threads that wait by spinning would take the cores that serve requests.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return onnxruntime.InferenceSession(str(model.graph), options, providers=providers)
+    except Exception as error:  # the runtime's own errors share no base class
+        raise EmbedderError(f"{model.graph} cannot be loaded: {error}") from error
+
+
+def _cuda_built() -> bool:
+    import onnxruntime
+
+    return _CUDA in onnxruntime.get_available_providers()
+
+
+def _open_cuda(model: EmbeddingModel, threads: int) -> InferenceSession | None:
+    """None when the runtime fell back: it lists CUDA as available without a driver, too."""
+    session = _open(model, [_CUDA, _CPU], threads)
+    return session if _CUDA in session.get_providers() else None
+
+
+def _output_of(session: InferenceSession, model: EmbeddingModel) -> str:
+    """The output to read; the graph pools by itself exactly when it has one of the pooled names."""
+    names = [item.name for item in session.get_outputs()]
+    for name in (*_POOLED, *_PER_TOKEN):
+        if name in names:
+            return name
+    known = ", ".join((*_POOLED, *_PER_TOKEN))
+    raise EmbedderError(f"{model.graph} has the outputs {', '.join(names)}; one of {known} is needed")
+
+
+def _batches(lengths: IdArray) -> Iterator[npt.NDArray[np.intp]]:
+    """Rows to run together: the shortest is at least three quarters of the longest, give or take a few
+    tokens, and the whole is at most `_BATCH_TOKENS`."""
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        end = start + 1
+        shortest = int(lengths[order[start]])
+        while end < len(order):
+            longest = int(lengths[order[end]])
+            if longest > shortest * 4 // 3 + 4 or longest * (end - start + 1) > _BATCH_TOKENS:
+                break
+            end += 1
+        yield order[start:end]
+        start = end
+
+
+def _pool(output: npt.NDArray[Any], mask: IdArray, pooling: Pooling | None) -> FloatMatrix:
+    vectors: FloatMatrix = output.astype(np.float32, copy=False)
+    if pooling == "mean":
+        vectors = np.einsum("btd,bt->bd", vectors, mask.astype(np.float32))
+    elif pooling == "cls":
+        vectors = vectors[:, 0]
+    return vectors
+
+
+def _unit(vectors: FloatMatrix) -> FloatMatrix:
+    unit: FloatMatrix = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return unit
