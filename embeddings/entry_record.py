@@ -1,0 +1,116 @@
+"""An entry as stores keep it: plain columns, the body as JSON bytes, the vector as float16."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from embeddings.protocols import Entry, FloatMatrix, FloatVector, StoreError
+from policies.types import Answer
+
+INT64_MAX = 2**63 - 1
+NORM_TOLERANCE = 1e-3
+STORED_NORM_TOLERANCE = 2e-3  # and float16 adds its rounding
+
+
+class EntryRecord(NamedTuple):
+    """The columns of an entry but its id, in the stores' order. A tuple because it is bound to SQL as it
+    is. `vector` is little-endian float16, half of float32: its rounding moves a cosine by 1e-4."""
+
+    exact_key: bytes
+    partition: bytes
+    tenant: str
+    space: str | None
+    created_at: float
+    expires_at: float
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    cost_usd: float
+    vector: bytes | None
+    text: str | None
+    body: bytes
+
+
+def to_record(entry: Entry) -> EntryRecord:
+    """Raises StoreError for an entry that no store could give back as it was."""
+    answer = entry.answer
+    try:
+        body = orjson.dumps(answer.body)
+        for text in (entry.tenant, entry.space, entry.text, answer.model):
+            if text is not None:
+                text.encode("utf-8")
+    except (orjson.JSONEncodeError, UnicodeEncodeError) as error:
+        raise StoreError(f"the entry cannot be stored: {error}") from error
+    if entry.vector is not None and (entry.text is None or entry.space is None):
+        raise StoreError("the entry cannot be stored: a vector needs its text and its space")
+    if entry.vector is not None and not _is_unit(entry.vector):
+        raise StoreError("the entry cannot be stored: its vector must be float32 (D,) of unit norm")
+    if not 0 <= answer.prompt_tokens <= INT64_MAX or not 0 <= answer.completion_tokens <= INT64_MAX:
+        raise StoreError("the entry cannot be stored: its token counts are out of range")
+    times = (answer.created_at, entry.expires_at, answer.cost_usd)
+    if not np.isfinite(times).all():
+        raise StoreError("the entry cannot be stored: its times and cost must be finite")
+    return EntryRecord(
+        exact_key=entry.exact_key,
+        partition=entry.partition,
+        tenant=entry.tenant,
+        space=entry.space,
+        created_at=answer.created_at,
+        expires_at=entry.expires_at,
+        model=answer.model,
+        prompt_tokens=answer.prompt_tokens,
+        completion_tokens=answer.completion_tokens,
+        cost_usd=answer.cost_usd,
+        vector=None if entry.vector is None else entry.vector.astype("<f2").tobytes(),
+        text=entry.text,
+        body=body,
+    )
+
+
+def to_entry(entry_id: int, record: EntryRecord) -> Entry:
+    """Raises StoreError when the record is damaged."""
+    try:
+        body = orjson.loads(record.body)
+    except orjson.JSONDecodeError as error:
+        raise StoreError(f"entry {entry_id} is damaged: {error}") from error
+    return Entry(
+        id=entry_id,
+        exact_key=record.exact_key,
+        partition=record.partition,
+        tenant=record.tenant,
+        text=record.text,
+        space=record.space,
+        vector=None if record.vector is None else to_vectors([record.vector])[0],
+        answer=Answer(
+            body=body,
+            model=record.model,
+            created_at=record.created_at,
+            prompt_tokens=record.prompt_tokens,
+            completion_tokens=record.completion_tokens,
+            cost_usd=record.cost_usd,
+        ),
+        expires_at=record.expires_at,
+    )
+
+
+def to_vectors(blobs: list[bytes]) -> FloatMatrix:
+    """float32 (N, D) of unit norm from the stored float16. Raises StoreError when they are damaged."""
+    if len({len(blob) for blob in blobs}) != 1 or len(blobs[0]) % 2:
+        raise StoreError("the stored vectors of one space differ in length: remove the cache file")
+    halves = np.frombuffer(b"".join(blobs), dtype="<f2").reshape(len(blobs), -1)
+    vectors = halves.astype(np.float32)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not (np.abs(norms - 1) <= STORED_NORM_TOLERANCE).all():
+        raise StoreError("a stored vector is damaged: remove the cache file")
+    vectors /= norms
+    return vectors
+
+
+def _is_unit(vector: FloatVector) -> bool:
+    if vector.dtype != np.float32 or vector.ndim != 1:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(abs(float(np.linalg.norm(vector)) - 1) <= NORM_TOLERANCE)
