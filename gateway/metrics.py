@@ -6,6 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from backends.protocols import Load
 from gateway.trace import Trace
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -100,10 +101,24 @@ class Metrics:
             self.shadow_hits.inc()
         if trace.entry_id is not None:
             self.saved_tokens.inc(trace.prompt_tokens + trace.completion_tokens)
-        elif trace.cache != "coalesced" and (trace.prompt_tokens or trace.completion_tokens):
-            self.tokens.labels("input", model).inc(trace.prompt_tokens)
-            self.tokens.labels("output", model).inc(trace.completion_tokens)
-            self.cost_usd.labels(model).inc(trace.cost_usd)
+
+    def record_generation(self, model: str, prompt_tokens: int, completion_tokens: int, cost_usd: float) -> None:
+        """Count what a model generated: once for each upstream call, whoever waited for it."""
+        model = self.model_label(model)
+        self.tokens.labels("input", model).inc(prompt_tokens)
+        self.tokens.labels("output", model).inc(completion_tokens)
+        self.cost_usd.labels(model).inc(cost_usd)
+
+    def job_started(self, *, wait_s: float, batch_size: int) -> None:
+        self.batch_wait_seconds.observe(wait_s)
+        self.batch_size.observe(batch_size)
+
+    def load_changed(self, load: Load) -> None:
+        if load.kv_usage is not None:
+            self.kv_cache_usage.set(load.kv_usage)
+
+    def worker_restarted(self, reason: str) -> None:
+        self.engine_restarts.inc()
 
     def model_label(self, model: str) -> str:
         """Clients may name any model: beyond a hundred, further names share one label."""

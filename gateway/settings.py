@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from policies.requirements import Capability
+
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Cosine = Annotated[float, Field(ge=-1.0, le=1.0)]
 
@@ -67,6 +69,7 @@ class Model(Section):
     context_tokens: int | None = Field(default=None, ge=1)
     input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
     output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    capabilities: list[Capability] | None = None
 
 
 class RoutePolicy(Section):

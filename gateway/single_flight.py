@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 from backends.errors import BackendError
 from backends.protocols import Chunk
@@ -60,7 +60,7 @@ class Flight:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def follow(self) -> AsyncIterator[Chunk]:
+    async def follow(self) -> AsyncGenerator[Chunk]:
         """Chunks from the first on. Raises what ended the flight, if it did not end cleanly."""
         self._followers += 1
         try:

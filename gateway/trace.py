@@ -22,6 +22,7 @@ class Trace:
     asked_model: str = ""
     stream: bool = False
     started: float = field(default_factory=time.perf_counter)
+    ended: float = 0.0
     stages: dict[Stage, float] = field(default_factory=dict)
 
     cache: CacheStatus = "bypass"
@@ -55,6 +56,10 @@ class Trace:
             yield
         finally:
             self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - began
+
+    def seconds(self) -> float:
+        """From the request's arrival until now, or until it ended."""
+        return (self.ended or time.perf_counter()) - self.started
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done, and why."""

@@ -1,0 +1,287 @@
+"""Puts the parts together: the only module that names concrete classes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.batched.backend import BatchedBackend
+from backends.batched.config import BatchedConfig
+from backends.openai import OpenAIBackend
+from backends.protocols import Backend
+from embeddings.engine_thread import EngineThread
+from embeddings.protocols import AnswerStore, Embedder, EncodedText, SemanticCache, VectorIndex
+from embeddings.semantic_cache import LocalSemanticCache
+from gateway.auth import Authenticator
+from gateway.catalog import Catalog, Model, Route
+from gateway.degradation import Degradation
+from gateway.generation import Generation
+from gateway.health import HealthBoard
+from gateway.housekeeping import Housekeeping
+from gateway.lookup import CacheLookup
+from gateway.metrics import Metrics
+from gateway.pipeline import Pipeline
+from gateway.recorder import Recorder
+from gateway.router_weights import RouterWeights
+from gateway.routing import Router
+from gateway.settings import BatchedBackendSettings, Settings
+from gateway.similarity import min_similarity
+from policies.calibration import ThresholdRouter
+from policies.exact import ExactPolicy
+from policies.protocols import CachePolicy
+from policies.static import StaticPolicy
+
+Announce = Callable[[str, str], None]
+"""Told of each part that is ready: what it is, and its state in a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """A gateway that has started. `aclose` ends all it owns."""
+
+    settings: Settings
+    pipeline: Pipeline
+    catalog: Catalog
+    authenticator: Authenticator
+    recorder: Recorder
+    metrics: Metrics
+    degradation: Degradation
+    health: HealthBoard
+    cache: SemanticCache | None
+    close: Callable[[], Awaitable[None]]
+
+    async def entries(self) -> int:
+        return 0 if self.cache is None else await self.cache.count()
+
+    async def aclose(self) -> None:
+        await self.close()
+
+
+async def assemble(settings: Settings, announce: Announce) -> Gateway:
+    """Start every part. Raises EmbedderError, StoreError, EngineUnavailable or ConfigError, each with one
+    line that says what to do; what had started is then closed again."""
+    starting = _Starting(settings, announce)
+    try:
+        return await starting.gateway()
+    except BaseException:
+        await starting.close()
+        raise
+
+
+class _Starting:
+    """Collects what is open on the way, so that a failed start leaves nothing behind."""
+
+    def __init__(self, settings: Settings, announce: Announce) -> None:
+        self._settings = settings
+        self._announce = announce
+        self._metrics = Metrics()
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+
+    async def close(self) -> None:
+        while self._closers:
+            await self._closers.pop()()
+
+    async def gateway(self) -> Gateway:
+        settings = self._settings
+        # The store first: it is quick, and a second process on the same file must stop here.
+        store = await self._open_store()
+        try:
+            async with asyncio.TaskGroup() as group:
+                engine_task = group.create_task(self._open_embedder())
+                backends_task = group.create_task(self._start_backends())
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        engine, backends = engine_task.result(), backends_task.result()
+        cache = await self._open_cache(store, engine)
+        secret = await store.secret()
+        degradation = Degradation(self._metrics)
+        weights = RouterWeights.load(engine.space if engine else None)
+        catalog = _catalog(settings, backends, weights)
+        lookup = CacheLookup(
+            settings=settings.cache,
+            cache=cache,
+            embed=engine.encode if engine else None,
+            space=engine.space if engine else None,
+            policy=_cache_policy(settings, engine.space if engine else None),
+            secret=secret,
+            deadline_s=settings.embeddings.deadline_ms / 1000,
+            degradation=degradation,
+        )
+        generation = Generation(
+            cache=cache,
+            space=engine.space if engine else None,
+            ttl_s=settings.cache.ttl_s,
+            metrics=self._metrics,
+            degradation=degradation,
+        )
+        self._announce_routes(catalog)
+        return Gateway(
+            settings=settings,
+            pipeline=Pipeline(
+                catalog=catalog, lookup=lookup, router=Router(weights.policy), generation=generation
+            ),
+            catalog=catalog,
+            authenticator=Authenticator(settings.auth.mode, secret),
+            recorder=Recorder(self._metrics),
+            metrics=self._metrics,
+            degradation=degradation,
+            health=HealthBoard(backends, self._metrics),
+            cache=cache,
+            close=self.close,
+        )
+
+    async def _open_store(self) -> AnswerStore:
+        cache = self._settings.cache
+        if not cache.enabled or cache.store == "memory":
+            from embeddings.memory_store import MemoryStore
+
+            store: AnswerStore = MemoryStore(cache.max_entries)
+        else:
+            from embeddings.sqlite_store import SqliteStore
+
+            path = Path(cache.path).expanduser()
+            store = await asyncio.to_thread(SqliteStore.open, path, cache.max_entries)
+        self._closers.append(store.aclose)
+        return store
+
+    async def _open_embedder(self) -> EngineThread | None:
+        settings = self._settings
+        routed = any(route.policy.kind == "difficulty" for route in settings.routes.values())
+        if not (routed or _semantic(settings)):
+            return None
+        began = time.perf_counter()
+        engine = EngineThread(await asyncio.to_thread(_embedder, settings))
+
+        async def close() -> None:
+            await asyncio.to_thread(engine.close)
+
+        self._closers.append(close)
+        self._announce("embedder", f"{engine.space} ({time.perf_counter() - began:.1f} s)")
+        return engine
+
+    async def _start_backends(self) -> dict[str, Backend]:
+        backends: dict[str, Backend] = {}
+        for name, settings in self._settings.backends.items():
+            if isinstance(settings, BatchedBackendSettings):
+                config = BatchedConfig(
+                    engine=settings.engine,
+                    model=settings.model,
+                    max_batch=settings.max_batch,
+                    context_tokens=settings.context_tokens,
+                    threads=settings.threads,
+                    max_queue=settings.max_queue,
+                )
+                batched = BatchedBackend(name, config, observer=self._metrics)
+                self._closers.append(batched.aclose)
+                await batched.start()
+                self._announce("engine", (await batched.health()).detail)
+                backends[name] = batched
+            else:
+                hosted = OpenAIBackend(
+                    name,
+                    settings.base_url,
+                    api_key=settings.api_key,
+                    timeout_s=settings.timeout_s,
+                    retries=settings.retries,
+                )
+                self._closers.append(hosted.aclose)
+                backends[name] = hosted
+        return backends
+
+    async def _open_cache(self, store: AnswerStore, engine: EngineThread | None) -> SemanticCache | None:
+        settings = self._settings
+        if not settings.cache.enabled:
+            self._announce("cache", "off (cache.enabled = false)")
+            return None
+        index: VectorIndex | None = None
+        if engine is not None and _semantic(settings):
+            from embeddings.faiss_index import FaissIndex
+
+            index = await asyncio.to_thread(FaissIndex, engine.dimension)
+        cache = LocalSemanticCache(store, index, engine if index is not None else None)
+        self._closers.append(cache.aclose)
+        await cache.start(time.time())
+        housekeeping = Housekeeping(cache)
+        self._closers.append(housekeeping.aclose)
+        where = settings.cache.path if settings.cache.store == "sqlite" else "memory"
+        shared = ", shared by ALL tenants" if settings.cache.share == "everyone" else ""
+        self._announce("cache", f"{where}, {await cache.count()} entries{shared}")
+        return cache
+
+    def _announce_routes(self, catalog: Catalog) -> None:
+        for route in catalog.routes.values():
+            small, large = route.small, route.large
+            line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
+            if small.backend is large.backend and small.upstream_name == large.upstream_name:
+                line += (
+                    "; the same model, so routing is decided and shown but changes nothing"
+                    " (set OPENAI_API_KEY or ANTHROPIC_API_KEY, or [models.large])"
+                )
+            self._announce("route", line)
+
+
+def _semantic(settings: Settings) -> bool:
+    cache = settings.cache
+    return cache.enabled and cache.policy.kind != "exact" and cache.policy.mode != "off"
+
+
+def _shown(model: Model) -> str:
+    return f"{model.upstream_name} at {model.backend.name}"
+
+
+def _embedder(settings: Settings) -> Embedder:
+    wanted = settings.embeddings
+    if wanted.kind == "sentence-transformers":
+        from embeddings.sentence_transformers_embedder import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder.open(wanted.model, wanted.device)
+    from embeddings.onnx_embedder import OnnxEmbedder
+
+    return OnnxEmbedder.open(wanted.model, wanted.device, wanted.threads)
+
+
+def _cache_policy(settings: Settings, space: str | None) -> CachePolicy:
+    if settings.cache.policy.kind == "exact" or space is None:
+        return ExactPolicy()
+    return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
+
+
+def _catalog(settings: Settings, backends: Mapping[str, Backend], weights: RouterWeights) -> Catalog:
+    models = {name: _model(name, settings, backends) for name in settings.models}
+    routes = {}
+    for name, route in settings.routes.items():
+        threshold = None
+        if route.policy.kind == "difficulty":
+            threshold = ThresholdRouter.for_strong_share(weights.calibration_scores, route.policy.strong_share)
+        routes[name] = Route(
+            name=name,
+            small=models[route.small],
+            large=models[route.large],
+            threshold=threshold,
+            fixed_tier="small" if route.policy.kind == "always-small" else "large",
+        )
+    unknown = settings.server.unknown_models
+    return Catalog(routes, models, backends[unknown.backend] if unknown else None)
+
+
+def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Model:
+    wanted = settings.models[name]
+    behind = settings.backends[wanted.backend]
+    context_tokens, capabilities, upstream_name = wanted.context_tokens, wanted.capabilities, wanted.name
+    if isinstance(behind, BatchedBackendSettings):
+        # What the built-in engine can do is known here; of others, only what the config says.
+        context_tokens = context_tokens or behind.context_tokens
+        capabilities = capabilities or []
+        upstream_name = upstream_name or behind.model
+    return Model(
+        name=name,
+        upstream_name=upstream_name or name,
+        backend=backends[wanted.backend],
+        input_usd_per_mtok=wanted.input_usd_per_mtok,
+        output_usd_per_mtok=wanted.output_usd_per_mtok,
+        context_tokens=context_tokens,
+        capabilities=None if capabilities is None else frozenset(capabilities),
+    )

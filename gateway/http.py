@@ -1,0 +1,92 @@
+"""Plain ASGI: reading a body, writing a reply, noticing a client that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive, Send
+
+from gateway.errors import RequestError
+
+Headers = Iterable[tuple[bytes, bytes]]
+
+DRAINED_BODIES = 8
+"""Of a body that is too large, up to this many times the limit is read and dropped, so that the client
+gets to read the error instead of a broken connection."""
+
+
+class ClientLeft(Exception):
+    """The client closed its connection: there is nobody to answer."""
+
+
+async def read_body(receive: Receive, *, declared: int | None, limit: int) -> bytes:
+    """Raises RequestError (413) beyond `limit` bytes, ClientLeft when the client goes."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        part = message.get("body", b"")
+        size += len(part)
+        too_large = max(size, declared or 0) > limit
+        if too_large:
+            parts.clear()
+        else:
+            parts.append(part)
+        if not message.get("more_body") or size > limit * DRAINED_BODIES:
+            break
+    if too_large:
+        raise RequestError(
+            f"The body has {max(size, declared or 0)} bytes; server.max_body_bytes allows {limit}.",
+            status=413,
+            code="body_too_large",
+        )
+    return b"".join(parts)
+
+
+@asynccontextmanager
+async def cancelled_when_client_leaves(receive: Receive) -> AsyncIterator[None]:
+    """Cancels what runs inside when the client disconnects, and raises ClientLeft instead.
+
+    The body must have been read. The idea is that of `asyncio.timeout`: the cancellation we asked for
+    is told from one asked by others through `Task.uncancel`.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    left = False
+
+    async def watch() -> None:
+        nonlocal left
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        left = True
+        task.cancel()
+
+    watcher = asyncio.get_running_loop().create_task(watch())
+    try:
+        yield
+    except asyncio.CancelledError:
+        if left and task.uncancel() <= 0:
+            raise ClientLeft from None
+        raise
+    finally:
+        watcher.cancel()
+
+
+async def send_body(send: Send, status: int, headers: Headers, body: bytes, content_type: bytes) -> None:
+    """One reply, whole."""
+    start = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_events(send: Send, headers: Headers, frames: AsyncIterator[bytes]) -> None:
+    """A stream of server-sent events, each sent as it comes."""
+    start = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), *headers]
+    await send({"type": "http.response.start", "status": 200, "headers": start})
+    async for data in frames:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

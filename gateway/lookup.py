@@ -1,0 +1,207 @@
+"""Is there an answer already? The exact look-up, the embedding, the search and the cache policy."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
+from gateway.degradation import Degradation
+from gateway.settings import Cache as CacheSettings
+from gateway.trace import Trace
+from policies.identity import exact_key, identify
+from policies.protocols import CachePolicy
+from policies.types import Decision, Generate, Identity, Query, Refuse, Request, ServeCached, Verdict
+
+NEIGHBOURS = 5
+
+Embed = Callable[[str], Awaitable[EncodedText]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """What a look-up found. `entry` is there when the decision is to serve it; `identity` is None when
+    the cache was bypassed whole. `query` is what routing looks at."""
+
+    decision: Decision
+    query: Query
+    entry: Entry | None = None
+    identity: Identity | None = None
+    vector: EncodedText | None = None
+
+
+class CacheLookup:
+    """Looks for an answer, and fails open: a part that is late or broken costs a hit, never a request.
+
+    `embed` is None when there is no embedder, `cache` when caching is off.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: CacheSettings,
+        cache: SemanticCache | None,
+        embed: Embed | None,
+        space: str | None,
+        policy: CachePolicy,
+        secret: bytes,
+        deadline_s: float,
+        degradation: Degradation,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._cache = cache
+        self._embed = embed
+        self._space = space
+        self._policy = policy
+        self._secret = secret
+        self._deadline_s = deadline_s
+        self._degradation = degradation
+        self._clock = clock
+
+    async def decide(self, request: Request, asked: str, trace: Trace) -> Lookup:
+        """`asked` is the text of the user's last message, "" when it has none."""
+        bypass = self._why_bypassed(request)
+        if bypass:
+            encoded = await self._encode(asked, trace)
+            return Lookup(
+                decision=_generate(request, "bypass", bypass, store=False), query=self._query(asked, encoded)
+            )
+        key = exact_key(request, self._secret, self._sharing_tenant(request))
+        if not request.cache.no_cache:
+            entry = await self._find(key, request)
+            if entry is not None:
+                query = Query(text=asked, vector=None, space=None)
+                return Lookup(decision=same_request(entry), query=query, entry=entry)
+        return await self._decide_near(request, asked, key, trace)
+
+    async def recheck(self, identity: Identity, request: Request) -> Entry | None:
+        """Another request may have stored the answer while this one was being embedded."""
+        return None if request.cache.no_cache else await self._find(identity.exact_key, request)
+
+    async def _decide_near(self, request: Request, asked: str, key: bytes, trace: Trace) -> Lookup:
+        identity = identify(request, self._secret, self._sharing_tenant(request), key)
+        encoded = await self._encode(identity.text or asked, trace)
+        query = self._query(asked, encoded)
+        comparable = encoded if identity.text is not None else None
+        if comparable is not None and comparable.truncated:
+            trace.truncated = True
+            verdict = Verdict(candidate=None, reason="the question is longer than the embedder's window")
+            comparable = None
+        elif identity.text is None:
+            verdict = Verdict(candidate=None, reason=identity.unsafe_reason)
+        elif comparable is None:
+            verdict = Verdict(candidate=None, reason="the embedder gave no vector in time")
+        elif request.cache.no_cache:
+            verdict = Verdict(candidate=None, reason="the client asked for no-cache")
+        else:
+            verdict = await self._judge(identity, comparable, trace)
+        entry = await self._chosen(verdict, request, trace)
+        if entry is not None and verdict.candidate is not None:
+            decision: Decision = ServeCached(
+                kind="hit-semantic",
+                entry_id=entry.id,
+                similarity=verdict.candidate.similarity,
+                reason=verdict.reason,
+                confidence=verdict.confidence,
+            )
+        elif request.cache.no_cache:
+            decision = _generate(request, "bypass", "the client asked for no-cache", store=True)
+        else:
+            decision = _generate(request, "miss", verdict.reason, store=True)
+        return Lookup(decision=decision, query=query, entry=entry, identity=identity, vector=comparable)
+
+    def _why_bypassed(self, request: Request) -> str:
+        if self._cache is None:
+            return "the cache is off"
+        temperature = request.body.get("temperature")
+        if temperature is not None and temperature > self._settings.max_temperature:
+            return f"temperature {temperature:g} is above {self._settings.max_temperature:g}"
+        return ""
+
+    def _sharing_tenant(self, request: Request) -> str:
+        # A tenant is never "" elsewhere, so sharing across tenants cannot meet one tenant's own entries.
+        return "" if self._settings.share == "everyone" else request.tenant
+
+    def _query(self, asked: str, encoded: EncodedText | None) -> Query:
+        if encoded is None:
+            return Query(text=asked, vector=None, space=None)
+        return Query(text=asked, vector=encoded.vector, space=self._space)
+
+    async def _encode(self, text: str, trace: Trace) -> EncodedText | None:
+        if self._embed is None or not text.strip():
+            return None
+        try:
+            with trace.stage("embed"):
+                async with asyncio.timeout(self._deadline_s):
+                    return await self._embed(text)
+        except TimeoutError:
+            self._degradation.note("embedder", f"no vector within {self._deadline_s * 1000:.0f} ms")
+        except EmbedderError as error:
+            self._degradation.note("embedder", str(error))
+        return None
+
+    async def _judge(self, identity: Identity, encoded: EncodedText, trace: Trace) -> Verdict:
+        if self._cache is None or self._settings.policy.kind == "exact" or self._settings.policy.mode == "off":
+            return Verdict(candidate=None, reason="only equal requests are served")
+        now = self._clock()
+        try:
+            with trace.stage("search"):
+                async with asyncio.timeout(self._deadline_s):
+                    candidates = await self._cache.search(
+                        encoded.vector, identity.partition, NEIGHBOURS, now
+                    )
+        except TimeoutError:
+            self._degradation.note("index", f"no result within {self._deadline_s * 1000:.0f} ms")
+            return Verdict(candidate=None, reason="the index gave no result in time")
+        except StoreError as error:
+            self._degradation.note("index", str(error))
+            return Verdict(candidate=None, reason="the index could not be searched")
+        with trace.stage("verify"):
+            return self._policy.judge(identity, candidates, now)
+
+    async def _chosen(self, verdict: Verdict, request: Request, trace: Trace) -> Entry | None:
+        """The entry to serve for a verdict, if the mode and the client's max-age allow it."""
+        if verdict.candidate is None:
+            return None
+        if self._settings.policy.mode == "shadow":
+            trace.shadow_entry_id = verdict.candidate.entry_id
+            return None
+        entry = await self._guarded(lambda cache: cache.get(verdict.candidate.entry_id, self._clock()))
+        return entry if entry is not None and self._fresh(entry, request) else None
+
+    async def _find(self, key: bytes, request: Request) -> Entry | None:
+        entry = await self._guarded(lambda cache: cache.find(key, self._clock()))
+        return entry if entry is not None and self._fresh(entry, request) else None
+
+    async def _guarded(self, read: Callable[[SemanticCache], Awaitable[Entry | None]]) -> Entry | None:
+        if self._cache is None:
+            return None
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await read(self._cache)
+        except TimeoutError:
+            self._degradation.note("store", f"no answer within {self._deadline_s * 1000:.0f} ms")
+        except StoreError as error:
+            self._degradation.note("store", str(error))
+        return None
+
+    def _fresh(self, entry: Entry, request: Request) -> bool:
+        limit = request.cache.max_age_s
+        return limit is None or self._clock() - entry.answer.created_at <= limit
+
+
+def same_request(entry: Entry) -> ServeCached:
+    """The decision to serve an entry found by exact key."""
+    return ServeCached(
+        kind="hit-exact", entry_id=entry.id, similarity=1.0, reason="the same request", confidence=1.0
+    )
+
+
+def _generate(request: Request, cache: str, reason: str, *, store: bool) -> Decision:
+    if request.cache.only_if_cached:
+        return Refuse(reason=f"only-if-cached, and {reason}")
+    status = "bypass" if cache == "bypass" else "miss"
+    return Generate(cache=status, reason=reason, store=store and not request.cache.no_store)
