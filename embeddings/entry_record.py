@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -50,8 +51,7 @@ def to_record(entry: Entry) -> EntryRecord:
         raise StoreError("the entry cannot be stored: its vector must be float32 (D,) of unit norm")
     if not 0 <= answer.prompt_tokens <= INT64_MAX or not 0 <= answer.completion_tokens <= INT64_MAX:
         raise StoreError("the entry cannot be stored: its token counts are out of range")
-    times = (answer.created_at, entry.expires_at, answer.cost_usd)
-    if not np.isfinite(times).all():
+    if not all(map(math.isfinite, (answer.created_at, entry.expires_at, answer.cost_usd))):
         raise StoreError("the entry cannot be stored: its times and cost must be finite")
     return EntryRecord(
         exact_key=entry.exact_key,
@@ -83,7 +83,7 @@ def to_entry(entry_id: int, record: EntryRecord) -> Entry:
         tenant=record.tenant,
         text=record.text,
         space=record.space,
-        vector=None if record.vector is None else to_vectors([record.vector])[0],
+        vector=None if record.vector is None else _to_vector(record.vector),
         answer=Answer(
             body=body,
             model=record.model,
@@ -107,6 +107,18 @@ def to_vectors(blobs: list[bytes]) -> FloatMatrix:
         raise StoreError("a stored vector is damaged: remove the cache file")
     vectors /= norms
     return vectors
+
+
+def _to_vector(blob: bytes) -> FloatVector:
+    """As `to_vectors` of one, at a third of its cost: every semantic hit pays this."""
+    if len(blob) % 2:
+        raise StoreError("a stored vector is damaged: remove the cache file")
+    vector = np.frombuffer(blob, dtype="<f2").astype(np.float32)
+    norm = math.sqrt(float(np.dot(vector, vector)))
+    if not abs(norm - 1) <= STORED_NORM_TOLERANCE:
+        raise StoreError("a stored vector is damaged: remove the cache file")
+    vector /= np.float32(norm)
+    return vector
 
 
 def _is_unit(vector: FloatVector) -> bool:
