@@ -10,10 +10,11 @@ from pathlib import Path
 
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
+from backends.batched.models import name_of
 from backends.openai import OpenAIBackend
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
-from embeddings.protocols import AnswerStore, Embedder, EncodedText, SemanticCache, VectorIndex
+from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, Route
@@ -25,11 +26,13 @@ from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.recorder import Recorder
-from gateway.router_weights import RouterWeights
+from gateway.router_weights import read_weights, shipped
 from gateway.routing import Router
 from gateway.settings import BatchedBackendSettings, Settings
+from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
 from policies.calibration import ThresholdRouter
+from policies.difficulty import DifficultyPolicy, DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
 from policies.static import StaticPolicy
@@ -60,10 +63,20 @@ class Gateway:
         await self.close()
 
 
-async def assemble(settings: Settings, announce: Announce) -> Gateway:
+async def assemble(
+    settings: Settings,
+    announce: Announce,
+    *,
+    backends: Mapping[str, Backend] | None = None,
+    embedder: Embedder | None = None,
+) -> Gateway:
     """Start every part. Raises EmbedderError, StoreError, EngineUnavailable or ConfigError, each with one
-    line that says what to do; what had started is then closed again."""
-    starting = _Starting(settings, announce)
+    line that says what to do; what had started is then closed again.
+
+    `backends` that run already, by their names in the settings, and an `embedder` are used instead of
+    starting those of the settings. The backends stay their owner's to close.
+    """
+    starting = _Starting(settings, announce, backends or {}, embedder)
     try:
         return await starting.gateway()
     except BaseException:
@@ -74,7 +87,15 @@ async def assemble(settings: Settings, announce: Announce) -> Gateway:
 class _Starting:
     """Collects what is open on the way, so that a failed start leaves nothing behind."""
 
-    def __init__(self, settings: Settings, announce: Announce) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        announce: Announce,
+        running: Mapping[str, Backend],
+        embedder: Embedder | None,
+    ) -> None:
+        self._running = running
+        self._embedder = embedder
         self._settings = settings
         self._announce = announce
         self._metrics = Metrics()
@@ -98,8 +119,9 @@ class _Starting:
         cache = await self._open_cache(store, engine)
         secret = await store.secret()
         degradation = Degradation(self._metrics)
-        weights = RouterWeights.load(engine.space if engine else None)
+        weights = _difficulty_weights(settings, engine.space if engine else None)
         catalog = _catalog(settings, backends, weights)
+        router = Router(DifficultyPolicy(weights) if weights else None)
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
@@ -120,9 +142,7 @@ class _Starting:
         self._announce_routes(catalog)
         return Gateway(
             settings=settings,
-            pipeline=Pipeline(
-                catalog=catalog, lookup=lookup, router=Router(weights.policy), generation=generation
-            ),
+            pipeline=Pipeline(catalog=catalog, lookup=lookup, router=router, generation=generation),
             catalog=catalog,
             authenticator=Authenticator(settings.auth.mode, secret),
             recorder=Recorder(self._metrics),
@@ -140,10 +160,7 @@ class _Starting:
 
             store: AnswerStore = MemoryStore(cache.max_entries)
         else:
-            from embeddings.sqlite_store import SqliteStore
-
-            path = Path(cache.path).expanduser()
-            store = await asyncio.to_thread(SqliteStore.open, path, cache.max_entries)
+            store = await asyncio.to_thread(_sqlite, cache)
         self._closers.append(store.aclose)
         return store
 
@@ -153,7 +170,10 @@ class _Starting:
         if not (routed or _semantic(settings)):
             return None
         began = time.perf_counter()
-        engine = EngineThread(await asyncio.to_thread(_embedder, settings))
+        embedder = self._embedder
+        if embedder is None:
+            embedder = await asyncio.to_thread(_embedder, settings)
+        engine = EngineThread(embedder)
 
         async def close() -> None:
             await asyncio.to_thread(engine.close)
@@ -165,7 +185,9 @@ class _Starting:
     async def _start_backends(self) -> dict[str, Backend]:
         backends: dict[str, Backend] = {}
         for name, settings in self._settings.backends.items():
-            if isinstance(settings, BatchedBackendSettings):
+            if name in self._running:
+                backends[name] = self._running[name]
+            elif isinstance(settings, BatchedBackendSettings):
                 config = BatchedConfig(
                     engine=settings.engine,
                     model=settings.model,
@@ -232,6 +254,12 @@ def _shown(model: Model) -> str:
     return f"{model.upstream_name} at {model.backend.name}"
 
 
+def _sqlite(settings: CacheSettings) -> AnswerStore:
+    from embeddings.sqlite_store import SqliteStore
+
+    return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries)
+
+
 def _embedder(settings: Settings) -> Embedder:
     wanted = settings.embeddings
     if wanted.kind == "sentence-transformers":
@@ -249,13 +277,21 @@ def _cache_policy(settings: Settings, space: str | None) -> CachePolicy:
     return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
 
 
-def _catalog(settings: Settings, backends: Mapping[str, Backend], weights: RouterWeights) -> Catalog:
+def _difficulty_weights(settings: Settings, space: str | None) -> DifficultyWeights | None:
+    if not any(route.policy.kind == "difficulty" for route in settings.routes.values()):
+        return None
+    return read_weights(shipped(space)).weights
+
+
+def _catalog(
+    settings: Settings, backends: Mapping[str, Backend], weights: DifficultyWeights | None
+) -> Catalog:
     models = {name: _model(name, settings, backends) for name in settings.models}
     routes = {}
     for name, route in settings.routes.items():
         threshold = None
-        if route.policy.kind == "difficulty":
-            threshold = ThresholdRouter.for_strong_share(weights.calibration_scores, route.policy.strong_share)
+        if weights is not None and route.policy.kind == "difficulty":
+            threshold = ThresholdRouter.for_strong_share(weights.calibration, route.policy.strong_share)
         routes[name] = Route(
             name=name,
             small=models[route.small],
@@ -275,7 +311,7 @@ def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Mo
         # What the built-in engine can do is known here; of others, only what the config says.
         context_tokens = context_tokens or behind.context_tokens
         capabilities = capabilities or []
-        upstream_name = upstream_name or behind.model
+        upstream_name = upstream_name or name_of(behind.model)
     return Model(
         name=name,
         upstream_name=upstream_name or name,

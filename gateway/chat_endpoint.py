@@ -110,7 +110,9 @@ def cache_directives(headers: dict[bytes, bytes]) -> CacheDirectives:
     names = {name for name, _, _ in directives}
     ages = [argument.strip('" ') for name, _, argument in directives if name == "max-age"]
     if ages and not ages[0].isdigit():
-        raise RequestError(f"cache-control: expected max-age=SECONDS, got '{ages[0]}'.", param="cache-control")
+        raise RequestError(
+            f"cache-control: expected max-age=SECONDS, got '{ages[0]}'.", param="cache-control"
+        )
     return CacheDirectives(
         no_cache="no-cache" in names,
         no_store="no-store" in names,

@@ -125,5 +125,7 @@ def stats(url: str, token: str | None, as_json: bool) -> None:
         click.echo(json.dumps(figures))
         return
     for name, value in figures.items():
-        shown = ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
+        shown = (
+            ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
+        )
         click.echo(f"{name:<13} {shown}")

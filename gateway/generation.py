@@ -60,7 +60,13 @@ class Generation:
         return self.flights.find(lookup.identity.exact_key)
 
     def lead(
-        self, request: Request, lookup: Lookup, decision: Generate, model: Model, client: ClientContext, trace: Trace
+        self,
+        request: Request,
+        lookup: Lookup,
+        decision: Generate,
+        model: Model,
+        client: ClientContext,
+        trace: Trace,
     ) -> Flight:
         """Begin a flight. It is open to others only if its answer may be kept."""
         call = Call(
@@ -150,7 +156,7 @@ def assemble(chunks: Sequence[Chunk]) -> dict[str, Any]:
 
 
 def why_not_stored(completion: Mapping[str, Any]) -> str:
-    """"" for an answer that may be kept; else why not: cut, filtered, empty or unfinished."""
+    """ "" for an answer that may be kept; else why not: cut, filtered, empty or unfinished."""
     choices = completion.get("choices") or ()
     if not choices:
         return "the answer has no choices"

@@ -31,7 +31,8 @@ class HealthBoard:
         """The health of each backend, at most half a minute old."""
         async with asyncio.TaskGroup() as group:
             checks = {
-                name: group.create_task(self._check(name, backend)) for name, backend in self._backends.items()
+                name: group.create_task(self._check(name, backend))
+                for name, backend in self._backends.items()
             }
         return {name: check.result() for name, check in checks.items()}
 

@@ -85,7 +85,11 @@ async def send_body(send: Send, status: int, headers: Headers, body: bytes, cont
 
 async def send_events(send: Send, headers: Headers, frames: AsyncIterator[bytes]) -> None:
     """A stream of server-sent events, each sent as it comes."""
-    start = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), *headers]
+    start = [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        *headers,
+    ]
     await send({"type": "http.response.start", "status": 200, "headers": start})
     async for data in frames:
         await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
 from gateway.degradation import Degradation
@@ -144,15 +145,17 @@ class CacheLookup:
         return None
 
     async def _judge(self, identity: Identity, encoded: EncodedText, trace: Trace) -> Verdict:
-        if self._cache is None or self._settings.policy.kind == "exact" or self._settings.policy.mode == "off":
+        if (
+            self._cache is None
+            or self._settings.policy.kind == "exact"
+            or self._settings.policy.mode == "off"
+        ):
             return Verdict(candidate=None, reason="only equal requests are served")
         now = self._clock()
         try:
             with trace.stage("search"):
                 async with asyncio.timeout(self._deadline_s):
-                    candidates = await self._cache.search(
-                        encoded.vector, identity.partition, NEIGHBOURS, now
-                    )
+                    candidates = await self._cache.search(encoded.vector, identity.partition, NEIGHBOURS, now)
         except TimeoutError:
             self._degradation.note("index", f"no result within {self._deadline_s * 1000:.0f} ms")
             return Verdict(candidate=None, reason="the index gave no result in time")
@@ -166,10 +169,11 @@ class CacheLookup:
         """The entry to serve for a verdict, if the mode and the client's max-age allow it."""
         if verdict.candidate is None:
             return None
+        entry_id = verdict.candidate.entry_id
         if self._settings.policy.mode == "shadow":
-            trace.shadow_entry_id = verdict.candidate.entry_id
+            trace.shadow_entry_id = entry_id
             return None
-        entry = await self._guarded(lambda cache: cache.get(verdict.candidate.entry_id, self._clock()))
+        entry = await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
         return entry if entry is not None and self._fresh(entry, request) else None
 
     async def _find(self, key: bytes, request: Request) -> Entry | None:
@@ -200,8 +204,7 @@ def same_request(entry: Entry) -> ServeCached:
     )
 
 
-def _generate(request: Request, cache: str, reason: str, *, store: bool) -> Decision:
+def _generate(request: Request, cache: Literal["miss", "bypass"], reason: str, *, store: bool) -> Decision:
     if request.cache.only_if_cached:
         return Refuse(reason=f"only-if-cached, and {reason}")
-    status = "bypass" if cache == "bypass" else "miss"
-    return Generate(cache=status, reason=reason, store=store and not request.cache.no_store)
+    return Generate(cache=cache, reason=reason, store=store and not request.cache.no_store)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from backends.protocols import Load
 from gateway.trace import Trace
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double every scrape
 
 _SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
@@ -56,16 +65,24 @@ class Metrics:
             "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
         )
         self.faults = Counter(
-            "lockgate_cache_faults_total", "Requests that a part of the cache failed", ["part"], registry=registry
+            "lockgate_cache_faults_total",
+            "Requests that a part of the cache failed",
+            ["part"],
+            registry=registry,
         )
         self.truncated = Counter(
-            "lockgate_embedder_truncated_total", "Questions longer than the embedder's window", registry=registry
+            "lockgate_embedder_truncated_total",
+            "Questions longer than the embedder's window",
+            registry=registry,
         )
         self.batch_size = Histogram(
             "lockgate_batch_size", "Jobs in the built-in engine", buckets=_BATCHES, registry=registry
         )
         self.batch_wait_seconds = Histogram(
-            "lockgate_batch_wait_seconds", "Wait for a place in the batch", buckets=_SECONDS, registry=registry
+            "lockgate_batch_wait_seconds",
+            "Wait for a place in the batch",
+            buckets=_SECONDS,
+            registry=registry,
         )
         self.kv_cache_usage = Gauge(
             "lockgate_kv_cache_usage_ratio", "Used share of the built-in engine's KV cache", registry=registry
@@ -102,7 +119,9 @@ class Metrics:
         if trace.entry_id is not None:
             self.saved_tokens.inc(trace.prompt_tokens + trace.completion_tokens)
 
-    def record_generation(self, model: str, prompt_tokens: int, completion_tokens: int, cost_usd: float) -> None:
+    def record_generation(
+        self, model: str, prompt_tokens: int, completion_tokens: int, cost_usd: float
+    ) -> None:
         """Count what a model generated: once for each upstream call, whoever waited for it."""
         model = self.model_label(model)
         self.tokens.labels("input", model).inc(prompt_tokens)

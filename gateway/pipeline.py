@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +29,7 @@ class Reply:
     """Either `body`, or `frames` of a stream whose first one is ready: headers may be sent at once."""
 
     body: bytes | None = None
-    frames: AsyncIterator[bytes] | None = None
+    frames: AsyncGenerator[bytes] | None = None
 
 
 class Pipeline:
@@ -70,7 +70,11 @@ class Pipeline:
         """A hit is a fresh answer in form: a new id and time, the model that was asked for."""
         answer = entry.answer
         trace.cache, trace.reason = decision.kind, decision.reason
-        trace.entry_id, trace.similarity, trace.confidence = entry.id, decision.similarity, decision.confidence
+        trace.entry_id, trace.similarity, trace.confidence = (
+            entry.id,
+            decision.similarity,
+            decision.confidence,
+        )
         trace.age_s = max(0.0, time.time() - answer.created_at)
         trace.route = trace.route_reason = trace.model = trace.backend = ""
         trace.prompt_tokens, trace.completion_tokens = answer.prompt_tokens, answer.completion_tokens
@@ -102,7 +106,7 @@ def _replay(request: Request, completion: dict[str, Any]) -> Reply:
     if not request.stream:
         return Reply(body=orjson.dumps(completion))
 
-    async def frames() -> AsyncIterator[bytes]:
+    async def frames() -> AsyncGenerator[bytes]:
         for chunk in as_chunks(completion, include_usage=request.include_usage):
             yield frame(orjson.dumps(chunk))
         yield DONE
@@ -123,7 +127,7 @@ async def _stream(request: Request, flight: Flight, trace: Trace) -> Reply:
         await following.aclose()
         raise
 
-    async def frames() -> AsyncIterator[bytes]:
+    async def frames() -> AsyncGenerator[bytes]:
         async with aclosing(following):
             try:
                 chunk = first

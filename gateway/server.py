@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import sys
@@ -16,6 +15,7 @@ from embeddings.protocols import EmbedderError, StoreError
 from gateway.cli import UserError
 from gateway.config import ConfigError, load
 from gateway.settings import Settings
+from policies.difficulty import WeightsError
 
 GRACE_S = 10
 BACKLOG = 2048
@@ -31,7 +31,7 @@ def run(config_path: Path | None, *, host: str | None, port: int | None, as_json
         listener = listen(host or settings.server.host, settings.server.port if port is None else port)
         with listener, asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(settings, listener))
-    except (ConfigError, EmbedderError, StoreError, EngineUnavailable) as error:
+    except (ConfigError, EmbedderError, StoreError, EngineUnavailable, WeightsError) as error:
         raise UserError(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(130)
@@ -84,8 +84,9 @@ def announce(part: str, state: str) -> None:
 
 
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    with contextlib.suppress(ImportError):
+    try:
         import uvloop
-
-        return uvloop.Loop
-    return None
+    except ImportError:
+        return None
+    loop: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return loop

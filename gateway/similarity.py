@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.config_problems import Problem
 from gateway.config import ConfigError
+from gateway.config_problems import Problem
 
 MEASURED = {
     "multilingual-e5-small": 0.95,
@@ -20,7 +20,7 @@ def min_similarity(wanted: float | str, space: str) -> float:
     for model, value in MEASURED.items():
         if space.startswith(model):
             return value
-    expected = f'a number: nothing was measured for the embedder {space}, and scales differ between embedders'
+    expected = f"a number: nothing was measured for the embedder {space}, and scales differ between embedders"
     raise ConfigError(
         [Problem(key="cache.policy.min_similarity", value='"auto"', expected=expected)], "configuration"
     )

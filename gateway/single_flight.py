@@ -43,7 +43,7 @@ class Flight:
                 self._wake()
             await self._settle(self.chunks)
         except asyncio.CancelledError:
-            self._error = FlightCancelled("the flight was cancelled")
+            self._error = FlightCancelledError("the flight was cancelled")
             raise
         except BackendError as error:
             self._error = error
@@ -84,7 +84,7 @@ class Flight:
         self._task.add_done_callback(lambda _: callback())
 
 
-class FlightCancelled(Exception):
+class FlightCancelledError(Exception):
     """The flight was cancelled from outside, as at shutdown."""
 
 

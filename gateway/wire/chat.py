@@ -104,7 +104,9 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         body = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise RequestError(f"The body is not valid JSON ({error.msg}; {where}).", code="invalid_json") from None
+        raise RequestError(
+            f"The body is not valid JSON ({error.msg}; {where}).", code="invalid_json"
+        ) from None
     if not isinstance(body, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
     return body
