@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import traceback
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -168,8 +170,13 @@ def _resolve(future: asyncio.Future[EncodedText], result: EncodedText | Exceptio
     if isinstance(result, EncodedText):
         future.set_result(result)
         return
-    error = EmbedderError(
-        str(result) if isinstance(result, EmbedderError) else f"encoding failed: {result!r}"
-    )
-    error.__cause__ = result
-    future.set_exception(error)
+    future.set_exception(EmbedderError(_reason(result)))
+
+
+def _reason(error: Exception) -> str:
+    """Of a foreign error only the type and the place: its message may quote the text."""
+    if isinstance(error, EmbedderError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"encoding failed ({type(error).__name__}{place})"
