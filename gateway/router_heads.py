@@ -1,0 +1,154 @@
+"""Fits the two logistic heads of a difficulty router."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.routing_eval import average_gap_recovered, routing_curve
+
+FloatMatrix = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+PENALTIES: Final = (30.0, 100.0, 300.0, 1000.0, 3000.0)
+"""Strengths of the L2 penalty that inner folds choose from."""
+LIMIT: Final = 4.0
+"""Standardised lexical features are clipped to ± this: one odd prompt must not swing the score."""
+_INNER_FOLDS = 3
+
+
+class TrainingDependencyError(Exception):
+    """scikit-learn is missing; the message names the extra to install."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """Makes columns alike before the penalty is applied. `mean`, `scale`: float64 (K,). `clip` columns are
+    the lexical ones, which come last; those before them are the embedding, scaled as one."""
+
+    mean: FloatMatrix
+    scale: FloatMatrix
+    lexical: int
+
+    @classmethod
+    def of(cls, rows: FloatMatrix, lexical: int) -> Scaling:
+        """`rows` (N, K): [embedding | lexical features], the latter `lexical` columns wide."""
+        deviation = rows.std(axis=0)
+        scale = np.where(deviation > 1e-9, deviation, 1.0)
+        return cls(mean=rows.mean(axis=0), scale=scale, lexical=lexical)
+
+    def apply(self, rows: FloatMatrix) -> FloatMatrix:
+        scaled = (rows - self.mean) / self.scale
+        first = scaled.shape[1] - self.lexical
+        np.clip(scaled[:, first:], -LIMIT, LIMIT, out=scaled[:, first:])
+        return scaled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heads:
+    """`weights` (K, 2), `bias` (2,), float64, on scaled rows; columns are (small, large)."""
+
+    scaling: Scaling
+    weights: FloatMatrix
+    bias: FloatMatrix
+    penalty: float
+
+    def gain(self, rows: FloatMatrix) -> FloatMatrix:
+        """(P(large) − P(small) + 1) / 2 of each row, (N,)."""
+        logits = self.scaling.apply(rows) @ self.weights + self.bias
+        p = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
+        gain: FloatMatrix = (p[:, 1] - p[:, 0] + 1) / 2
+        return gain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examples:
+    """`rows` (N, K): [embedding | lexical features]. `small`, `large`, `weight` (N,): quality of the answers,
+    and how much each example counts. `lexical`: how many of the last columns are lexical features."""
+
+    rows: FloatMatrix
+    small: FloatMatrix
+    large: FloatMatrix
+    weight: FloatMatrix
+    lexical: int
+
+    def take(self, index: Rows) -> Examples:
+        return Examples(
+            rows=self.rows[index],
+            small=self.small[index],
+            large=self.large[index],
+            weight=self.weight[index],
+            lexical=self.lexical,
+        )
+
+    def lexical_only(self) -> Examples:
+        """The same examples without their embedding."""
+        return Examples(
+            rows=self.rows[:, self.rows.shape[1] - self.lexical :],
+            small=self.small,
+            large=self.large,
+            weight=self.weight,
+            lexical=self.lexical,
+        )
+
+
+def fold_rows(count: int, folds: int, seed: int) -> list[Rows]:
+    """`folds` disjoint sets of rows that together are all `count`, drawn with `seed`."""
+    return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(count), folds)]
+
+
+def fit_heads(examples: Examples, penalty: float) -> Heads:
+    """Logistic regression of both qualities; a quality between 0 and 1 counts as so much right and so much
+    wrong. Raises TrainingDependencyError."""
+    scaling = Scaling.of(examples.rows, examples.lexical)
+    rows = scaling.apply(examples.rows)
+    fitted = [_fit(rows, quality, examples.weight, penalty) for quality in (examples.small, examples.large)]
+    return Heads(
+        scaling=scaling,
+        weights=np.stack([weights for weights, _ in fitted], axis=1),
+        bias=np.array([bias for _, bias in fitted]),
+        penalty=penalty,
+    )
+
+
+def choose_penalty(examples: Examples, seed: int, penalties: Sequence[float] = PENALTIES) -> float:
+    """The penalty with the highest average gap recovered over inner folds of these examples alone."""
+    if len(penalties) == 1:
+        return penalties[0]
+    folds = fold_rows(len(examples.rows), _INNER_FOLDS, seed)
+    recovered = []
+    for penalty in penalties:
+        gain = np.empty(len(examples.rows))
+        for held in folds:
+            rest = np.setdiff1d(np.arange(len(gain)), held)
+            gain[held] = fit_heads(examples.take(rest), penalty).gain(examples.rows[held])
+        recovered.append(average_gap_recovered(routing_curve(gain, examples.small, examples.large)))
+    return penalties[int(np.argmax(recovered))]
+
+
+def _fit(
+    rows: FloatMatrix, quality: FloatMatrix, weight: FloatMatrix, penalty: float
+) -> tuple[FloatMatrix, float]:
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise TrainingDependencyError(
+            "training a router needs scikit-learn: pip install 'lockgate[router-train]'"
+        ) from error
+    right, wrong = quality > 0, quality < 1
+    share = np.concatenate([weight[right] * quality[right], weight[wrong] * (1 - quality[wrong])])
+    label = np.concatenate([np.ones(int(right.sum())), np.zeros(int(wrong.sum()))])
+    if not right.any() or not wrong.any():  # a model that is always right, or never: only a bias
+        mean = min(max(float(np.average(quality, weights=weight)), 0.001), 0.999)
+        return np.zeros(rows.shape[1]), float(np.log(mean / (1 - mean)))
+    model = LogisticRegression(C=1 / penalty, solver="newton-cholesky", max_iter=100, tol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.fit(np.concatenate([rows[right], rows[wrong]]), label, sample_weight=share)
+    return model.coef_[0].astype(np.float64), float(model.intercept_[0])
