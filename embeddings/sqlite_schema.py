@@ -16,6 +16,7 @@ from embeddings.protocols import StoreError
 
 APPLICATION_ID = 0x4C6B4774  # "LkGt" in the file's header: another program's database is not ours to fill
 SCHEMA_VERSION = 1
+HEADER = b"SQLite format 3\x00"  # https://www.sqlite.org/fileformat.html, section 1.3
 WRITE_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 0.05  # reads run on the event loop; in WAL mode only another program could hold them up
 
@@ -58,8 +59,10 @@ def prepare(path: Path) -> None:
     try:
         _restrict(path)
         connection = connect(path)
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
         raise StoreError(f"cannot open the cache file {path}: {_reason(error)}") from error
+    except sqlite3.Error as error:
+        raise unusable(path, error) from error
     try:
         _check(path, connection)
         connection.execute("PRAGMA journal_mode = WAL")
@@ -94,13 +97,19 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def unusable(path: Path, error: sqlite3.Error) -> StoreError:
     """What to tell the user of an error that SQLite reports about this file."""
-    code = (error.sqlite_errorcode & 0xFF) if hasattr(error, "sqlite_errorcode") else None
+    code = (
+        getattr(error, "sqlite_errorcode", 0) & 0xFF
+    )  # without the extension; Python's own errors have none
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return StoreError(
-            f"the cache file {path} is damaged or not a database ({error}): move it away with its -wal and "
-            "-shm files to start with an empty cache, or set cache.path to another file"
-        )
+        return _damaged(path, str(error))
     return StoreError(f"cannot use the cache file {path}: {error}")
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"the cache file {path} is damaged or not a database ({what}): move it away with its -wal and -shm "
+        "files to start with an empty cache, or set cache.path to another file"
+    )
 
 
 def _check(path: Path, connection: sqlite3.Connection) -> None:
@@ -130,6 +139,9 @@ def _restrict(path: Path) -> None:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
+        header = os.read(descriptor, len(HEADER))
+        if header and header != HEADER:  # SQLite takes a file shorter than a page for an empty database
+            raise _damaged(path, "it does not begin as SQLite files do")
     finally:
         os.close(descriptor)
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
@@ -137,8 +149,8 @@ def _restrict(path: Path) -> None:
             name.chmod(0o600)
 
 
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 class FileLock:
