@@ -1,0 +1,161 @@
+"""What only the file store promises: to be there again after a restart and after a kill."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from embeddings.faiss_index import FaissIndex
+from embeddings.protocols import StoreError
+from embeddings.sqlite_store import SqliteStore
+from tests.entries import DIMENSION, PARTITION, SPACE, exact_key, make_entry, unit_vector
+
+NOW = 1001.0
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 1000)
+    secret = await store.secret()
+    ids = [(await store.put(make_entry(f"q{n}")))[0] for n in range(50)]
+    await store.remove(ids[-1:])
+    before = [await store.get(i, NOW) for i in ids]
+    await store.aclose()
+
+    store = SqliteStore.open(path, 1000)
+    assert await store.secret() == secret
+    assert await store.count() == 49
+    for entry_id, entry in zip(ids[:-1], before, strict=False):
+        again = await store.get(entry_id, NOW)
+        assert entry is not None
+        assert again is not None
+        assert again.answer == entry.answer
+        assert again.vector is not None
+        assert np.array_equal(again.vector, entry.vector)  # type: ignore[arg-type]
+    new_id, _ = await store.put(make_entry("new"))
+    assert new_id > ids[-1]
+    await store.aclose()
+
+
+async def test_secrets_differ_between_files(tmp_path: Path) -> None:
+    stores = [SqliteStore.open(tmp_path / name, 10) for name in ("a.db", "b.db")]
+    assert await stores[0].secret() != await stores[1].secret()
+    for store in stores:
+        await store.aclose()
+
+
+async def test_a_smaller_limit_is_kept_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 100)
+    ids = [(await store.put(make_entry(f"q{n}", created_at=1000.0 + n)))[0] for n in range(20)]
+    store.touch(ids[0], 1100.0)
+    await store.aclose()
+    store = SqliteStore.open(path, 5)
+    _, gone = await store.put(make_entry("new", created_at=1200.0))
+    assert set(gone.tolist()) == set(ids[1:-3])
+    assert await store.count() == 5
+    assert await store.get(ids[0], 1201.0) is not None
+    await store.aclose()
+
+
+async def test_space_is_used_again(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 20)
+    sizes = []
+    for round_ in range(3):
+        for n in range(100):
+            await store.put(make_entry(f"{round_} {n}", created_at=1000.0 + n, content="x" * 5000))
+        store._writer._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (pages,) = store._read("PRAGMA page_count", ())[0]
+        sizes.append(pages)
+    assert sizes[2] <= sizes[0] * 1.2
+    await store.aclose()
+
+
+async def test_an_error_of_sqlite_is_a_store_error(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 10)
+    store._reader.close()  # type: ignore[union-attr]
+    with pytest.raises(StoreError, match="cannot use the cache file"):
+        await store.find(exact_key("q"), NOW)
+    await store.aclose()
+
+
+CRASHING = """
+import asyncio, sys
+from embeddings.sqlite_store import SqliteStore
+from tests.entries import make_entry
+
+async def put_forever(store, worker, start):
+    n = start
+    while True:
+        name = f"{worker}-{n}"
+        await store.put(make_entry(name, content="x" * (n * 37 % 6000)))
+        print(name, flush=True)
+        if n % 5 == 0:
+            await store.put(make_entry(f"again-{worker}", content=name))
+            print(f"again-{worker}", name, flush=True)
+        n += 1
+
+async def main():
+    store = SqliteStore.open(sys.argv[1], 1_000_000)
+    await asyncio.gather(*(put_forever(store, worker, int(sys.argv[2])) for worker in range(16)))
+
+asyncio.run(main())
+"""
+
+
+def kill_while_it_writes(path: Path, first: int, lines: int) -> list[str]:
+    """Run the child until it has acknowledged so many writes, kill it, return all it acknowledged."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", CRASHING, str(path), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as child:
+        assert child.stdout is not None
+        acknowledged = [child.stdout.readline() for _ in range(lines)]
+        child.kill()
+        acknowledged += child.stdout.readlines()
+    return [line.removesuffix("\n") for line in acknowledged if line.endswith("\n")]
+
+
+async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    rng = random.Random(7)
+    kept: set[str] = set()
+    latest: dict[str, int] = {}
+    for round_ in range(4):
+        for line in kill_while_it_writes(path, round_ * 100_000, rng.randrange(1, 1500)):
+            name, _, content = line.partition(" ")
+            kept.add(name)
+            if content:
+                latest[name] = int(content.split("-")[1])
+        connection = sqlite3.connect(path)
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        connection.close()
+        store = SqliteStore.open(path, 1_000_000)
+        for name in kept:
+            entry = await store.find(exact_key(name), NOW)
+            assert entry is not None, f"{name} was acknowledged and is lost"
+            if name in latest:
+                content = entry.answer.body["choices"][0]["message"]["content"]
+                assert int(content.split("-")[1]) >= latest[name]
+        await store.aclose()
+    assert len(kept) > 100
+
+    store = SqliteStore.open(path, 1_000_000)
+    index = FaissIndex(DIMENSION)
+    async for ids, vectors, partitions in store.vectors(SPACE, NOW):
+        index.add(ids, vectors, partitions)
+    assert len(index) == await store.count() >= len(kept)
+    name = next(name for name in kept if not name.startswith("again"))
+    similarity, found = index.search(unit_vector(name).reshape(1, -1), 1, PARTITION)
+    assert similarity[0, 0] > 0.999
+    entry = await store.get(int(found[0, 0]), NOW)
+    assert entry is not None
+    assert entry.text == name
+    await store.aclose()
