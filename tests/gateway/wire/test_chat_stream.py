@@ -1,0 +1,105 @@
+"""Between one completion object and a stream of chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.wire.chat_stream import Assembler, as_chunks, frame, without_usage
+
+HEAD = {"id": "chatcmpl-1", "created": 1, "model": "m", "vendor": {"a": 1}}
+
+
+def completion(message: dict[str, Any], finish_reason: str = "stop", **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return {**HEAD, "object": "chat.completion", "choices": [choice], **more}
+
+
+def round_trip(whole: dict[str, Any]) -> dict[str, Any]:
+    assembler = Assembler()
+    for chunk in as_chunks(whole, include_usage=True):
+        assert chunk["object"] == "chat.completion.chunk"
+        assembler.add(chunk)
+    return assembler.completion()
+
+
+@given(st.text())
+def test_a_text_survives_both_ways(text: str) -> None:
+    whole = completion({"role": "assistant", "content": text}, usage={"total_tokens": 3})
+    assert round_trip(whole) == whole
+
+
+def test_tool_calls_refusals_and_reasoning_survive() -> None:
+    calls = [
+        {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}},
+        {"id": "b", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+    ]
+    for message, reason in (
+        ({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"),
+        ({"role": "assistant", "content": None, "refusal": "I cannot."}, "stop"),
+        ({"role": "assistant", "content": "42", "reasoning_content": "6 by 7"}, "stop"),
+    ):
+        whole = completion(message, reason)
+        assert round_trip(whole) == whole
+
+
+def test_several_choices_and_logprobs_survive() -> None:
+    whole = completion({"role": "assistant", "content": "a"})
+    second = {**whole["choices"][0], "index": 1, "message": {"role": "assistant", "content": "b c"}}
+    whole["choices"] = [{**whole["choices"][0], "logprobs": {"content": [{"token": "a"}]}}, second]
+    assert round_trip(whole) == whole
+
+
+def test_a_long_text_is_more_than_one_chunk() -> None:
+    whole = completion({"role": "assistant", "content": "word " * 100})
+    texts = [c["choices"][0]["delta"].get("content") for c in as_chunks(whole, include_usage=False)]
+    assert len([text for text in texts if text]) > 5
+
+
+def test_usage_is_given_only_when_asked_for() -> None:
+    whole = completion({"role": "assistant", "content": "a"}, usage={"total_tokens": 3})
+    assert [c.get("usage") for c in as_chunks(whole, include_usage=False)] == [None] * 3
+    assert list(as_chunks(whole, include_usage=True))[-1] == {
+        **HEAD,
+        "object": "chat.completion.chunk",
+        "choices": [],
+        "usage": {"total_tokens": 3},
+    }
+
+
+def test_a_real_stream_is_put_together() -> None:
+    def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return {**HEAD, "object": "chat.completion.chunk", "choices": [choice], **more}
+
+    assembler = Assembler()
+    for piece in (
+        chunk({"role": "assistant", "content": None}),
+        chunk({"content": "Hel"}),
+        chunk({"content": "lo"}),
+        chunk({"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f"}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"a"'}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}),
+        chunk({"content": "!"}, "stop", usage={"total_tokens": 9}),
+    ):
+        assembler.add(piece)
+    (choice,) = assembler.completion()["choices"]
+    assert choice["message"]["content"] == "Hello!"
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
+    assert choice["finish_reason"] == "stop"
+    assert assembler.completion()["usage"] == {"total_tokens": 9}
+    assert assembler.completion()["vendor"] == {"a": 1}
+
+
+def test_usage_is_taken_out_and_an_empty_chunk_with_it() -> None:
+    assert without_usage({"choices": [], "usage": {}}) is None
+    assert without_usage({"choices": [{"index": 0}], "usage": {}, "id": "x"}) == {
+        "choices": [{"index": 0}],
+        "id": "x",
+    }
+
+
+def test_a_frame_is_one_event() -> None:
+    assert frame(b"{}") == b"data: {}\n\n"
