@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,8 @@ FloatArray = npt.NDArray[np.float32]
 
 HEADS: Final = ("small", "large")
 """The order of the columns of every pair of heads."""
+
+_PRECISION_AND_RUNTIME = re.compile(r"(?:-(?:int8|fp32|fp16|bf16)\b.*|/[^/]*)$")
 
 
 class WeightsError(Exception):
@@ -33,7 +35,7 @@ class DifficultyWeights:
     (F, 2), `bias` (2,): the heads with an embedding. `lexical_only` (F, 2), `lexical_only_bias` (2,): those
     without. `calibration` (Q,): rising quantiles of the score over traffic-like prompts.
     `lexical_only_calibration` (Q,): the same quantiles, over the same prompts, of the score of the heads
-    without an embedding. `embedder` is how the embedder's model begins every name of its vector space.
+    without an embedding. `embedder` is the model that `embedder_of` finds in the name of the vector space.
     """
 
     name: str
@@ -71,9 +73,13 @@ class DifficultyWeights:
             found = getattr(self, part).shape
             if found != shape:
                 raise WeightsError(f"router weights {self.name}: {part} has shape {found}, not {shape}")
+            if not np.isfinite(getattr(self, part)).all():
+                raise WeightsError(f"router weights {self.name}: {part} holds what is no finite number")
+        if not (self.scale > 0).all():
+            raise WeightsError(f"router weights {self.name}: scale must be positive")
         for part in ("calibration", "lexical_only_calibration"):
             values = getattr(self, part)
-            if not values.size or not np.isfinite(values).all() or np.any(np.diff(values) < 0):
+            if not values.size or not (np.diff(values) >= 0).all():
                 raise WeightsError(f"router weights {self.name}: {part} must be numbers that never fall")
 
     @property
@@ -81,7 +87,7 @@ class DifficultyWeights:
         return int(self.embedding.shape[0])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DifficultyPolicy:
     """Implements RoutingPolicy: score = (P(large is right) − P(small is right) + 1) / 2.
 
@@ -91,13 +97,6 @@ class DifficultyPolicy:
     """
 
     weights: DifficultyWeights
-    _space: re.Pattern[str] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        # Precisions and runtimes of one model differ little enough to share heads, fine-tunings do not.
-        self._space = re.compile(
-            re.escape(self.weights.embedder) + r"(?:-(?:int8|fp32|fp16|bf16)\b.*|[/:@].*)?"
-        )
 
     def score(self, query: Query) -> float:
         """In [0, 1]; .5 is no gain. About 10 µs on top of `lexical_features`."""
@@ -117,11 +116,17 @@ class DifficultyPolicy:
         return self._vector(query) is not None
 
     def _vector(self, query: Query) -> FloatArray | None:
-        if query.vector is None or query.space is None or not self._space.fullmatch(query.space):
+        if query.vector is None or query.space is None or embedder_of(query.space) != self.weights.embedder:
             return None
         vector = np.asarray(query.vector, dtype=np.float32)
         fits = vector.shape == (self.weights.dimension,) and bool(np.isfinite(vector).all())
         return vector if fits else None
+
+
+def embedder_of(space: str) -> str:
+    """The model in the name of a vector space, without precision and runtime: those differ little enough to
+    share heads. A fine-tuned model has another name."""
+    return _PRECISION_AND_RUNTIME.sub("", space)
 
 
 def _gain(logits: FloatArray) -> float:
