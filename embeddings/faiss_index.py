@@ -41,9 +41,10 @@ class FaissIndex:
             raise ValueError(
                 f"ids, vectors and partitions must be as many: {len(ids)}, {len(vectors)}, {len(partitions)}"
             )
-        if len(ids) and int(ids.min()) < 0:
+        id_list = ids.tolist()
+        if any(entry_id < 0 for entry_id in id_list):
             raise ValueError("ids must not be negative: -1 means none")
-        last_row = {entry_id: row for row, entry_id in enumerate(ids.tolist())}
+        last_row = {entry_id: row for row, entry_id in enumerate(id_list)}
         groups: dict[bytes, list[int]] = {}
         for row in last_row.values():
             groups.setdefault(partitions[row], []).append(row)
@@ -55,9 +56,10 @@ class FaissIndex:
                 home = self._partitions.get(partition)
                 if home is None:
                     home = _Partition(self._faiss, self.dimension)
-                home.put(ids[rows], np.ascontiguousarray(vectors[rows]))
+                group = [id_list[row] for row in rows]
+                home.put(group, vectors[rows] if len(rows) < len(vectors) else vectors)
                 self._partitions[partition] = home
-                self._home.update(dict.fromkeys(ids[rows].tolist(), partition))
+                self._home.update(dict.fromkeys(group, partition))
 
     def search(self, vectors: FloatMatrix, k: int, partition: bytes) -> tuple[FloatMatrix, IdArray]:
         """As `VectorIndex.search`. Raises ValueError on shapes, dtypes, norms or a `k` that do not fit."""
@@ -118,11 +120,10 @@ class FaissIndex:
                 f"vectors must be a float32 array of shape (N, {self.dimension}), got {_describe(vectors)}"
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-        off = ~(np.abs(norms - 1) <= NORM_TOLERANCE)  # so written that NaN is off
-        if off.any():
-            row = int(np.argmax(off))
-            raise ValueError(f"vectors must have unit norm, row {row} has norm {norms[row]}")
+            squares = np.einsum("nd,nd->n", vectors, vectors)
+        for row, square in enumerate(squares.tolist()):
+            if not abs(square - 1) <= 2 * NORM_TOLERANCE:  # so written that NaN is off
+                raise ValueError(f"vectors must have unit norm, row {row} has norm {square**0.5}")
 
 
 class _Partition:
@@ -140,23 +141,25 @@ class _Partition:
     def __len__(self) -> int:
         return len(self._row)
 
-    def put(self, ids: IdArray, vectors: FloatMatrix) -> None:
+    def put(self, ids: list[int], vectors: FloatMatrix) -> None:
         """Add or replace. No id occurs twice."""
         with self._lock.writing():
-            rows = [self._row.get(entry_id, -1) for entry_id in ids.tolist()]
-            known = np.array([row >= 0 for row in rows], dtype=np.bool_)
-            if known.any():
-                self._stored()[[row for row in rows if row >= 0]] = vectors[known]
-            new_ids = ids[~known]
-            if not len(new_ids):
+            new = [row for row, entry_id in enumerate(ids) if entry_id not in self._row]
+            if len(new) < len(ids):
+                stored = self._stored()
+                for row, entry_id in enumerate(ids):
+                    if entry_id in self._row:
+                        stored[self._row[entry_id]] = vectors[row]
+                ids, vectors = [ids[row] for row in new], vectors[new]
+            if not ids:
                 return
             start = int(self._flat.ntotal)
-            self._flat.add(np.ascontiguousarray(vectors[~known]))
-            end = start + len(new_ids)
+            end = start + len(ids)
+            self._flat.add(np.ascontiguousarray(vectors))
             if end > len(self._ids):
                 self._ids = np.resize(self._ids, max(end, 2 * len(self._ids)))
-            self._ids[start:end] = new_ids
-            self._row.update(zip(new_ids.tolist(), range(start, end), strict=True))
+            self._ids[start:end] = ids
+            self._row.update(zip(ids, range(start, end), strict=True))
 
     def remove(self, ids: list[int]) -> None:
         """All of `ids` are here, none twice."""

@@ -25,9 +25,9 @@ from embeddings.protocols import (
 )
 from policies.types import Candidate
 
-INLINE_SEARCH_VECTORS = 4096
-"""Partitions up to this size are searched on the event loop (0.2 ms at 384 dimensions); a larger one goes
-to the search thread, which costs 0.1 ms to reach."""
+INLINE_VECTORS = 4096
+"""Index work that goes through up to so many vectors runs on the event loop: a search of 4096 takes 0.2 ms
+at 384 dimensions, and reaching a thread 0.1 ms. Larger work goes to a thread."""
 HOT_BYTES = 32 * 2**20
 
 T = TypeVar("T")
@@ -59,6 +59,7 @@ class LocalSemanticCache:
         # two threads: a search of a large partition must not wait behind the writes to small ones
         self._searcher = ThreadPoolExecutor(1, "lockgate-search")
         self._indexer = ThreadPoolExecutor(1, "lockgate-index")
+        self._index_writes = 0  # on their way to the thread or in it
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -74,7 +75,7 @@ class LocalSemanticCache:
         total = await self._store.count()
         done = 0
         async for ids, vectors, partitions in self._store.vectors(self._engine.space, now):
-            await self._run(self._indexer, self._index.add, ids, vectors, partitions)
+            await self._write_index(INLINE_VECTORS + 1, self._index.add, ids, vectors, partitions)
             done += len(ids)
             if on_progress is not None:
                 on_progress(done, total)
@@ -104,14 +105,14 @@ class LocalSemanticCache:
             return []
         query = vector.reshape(1, -1)
         while True:
-            if index.partition_size(partition) <= INLINE_SEARCH_VECTORS:
+            if index.partition_size(partition) <= INLINE_VECTORS:
                 similarity, ids = _translated(index.search, query, k, partition)
             else:
                 similarity, ids = await self._run(self._searcher, index.search, query, k, partition)
             candidates, stale = await self._candidates(similarity[0], ids[0], now)
             if not stale:
                 return candidates
-            await self._run(self._indexer, index.remove, np.array(stale, dtype=np.int64))
+            await self._unindex(np.array(stale, dtype=np.int64))
 
     async def put(self, entry: Entry) -> int:
         self._check(entry)
@@ -184,21 +185,38 @@ class LocalSemanticCache:
         if entry.vector is not None:
             ids = np.array([new_id], dtype=np.int64)
             vectors: FloatMatrix = np.ascontiguousarray(entry.vector.reshape(1, -1))
-            await self._run(self._indexer, self._index.add, ids, vectors, [entry.partition])
+            size = self._index.partition_size(entry.partition)
+            await self._write_index(size, self._index.add, ids, vectors, [entry.partition])
             # Another put or remove may have taken it from the store, and from the index before it was
             # there. One that comes after this look takes it from the index itself.
             if await self._store.get(new_id, entry.answer.created_at) is None:
                 gone = np.append(gone, ids)
-        if len(gone):
-            await self._run(self._indexer, self._index.remove, gone)
+        await self._unindex(gone)
         return new_id
 
     async def _forget(self, removal: Coroutine[Any, Any, IdArray]) -> int:
         gone = await removal
         self._hot.drop(gone.tolist())
-        if self._index is not None and len(gone):
-            await self._run(self._indexer, self._index.remove, gone)
+        await self._unindex(gone)
         return len(gone)
+
+    async def _unindex(self, ids: IdArray) -> None:
+        if self._index is not None and len(ids):
+            # a removal scans its partition 16 times as fast as a search, and costs about as much a vector
+            # of its own as a search does for 64
+            size = len(self._index) // 16 + 64 * len(ids)
+            await self._write_index(size, self._index.remove, ids)
+
+    async def _write_index(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """`size`: how many vectors a search of the same cost goes through. Writes exclude each other, so
+        while the thread has one the event loop must not begin another: it would wait for it."""
+        if size <= INLINE_VECTORS and not self._index_writes:
+            return _translated(function, *arguments)
+        self._index_writes += 1
+        try:
+            return await self._run(self._indexer, function, *arguments)
+        finally:
+            self._index_writes -= 1
 
     async def _finish(self, write: Coroutine[Any, Any, T]) -> T:
         """Run to the end even when the caller is cancelled, lest store and index part."""

@@ -329,7 +329,7 @@ async def test_a_hot_answer_is_served_without_the_store(monkeypatch: pytest.Monk
 
 
 async def test_large_partitions_are_searched_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantic_cache, "INLINE_SEARCH_VECTORS", 2)
+    monkeypatch.setattr(semantic_cache, "INLINE_VECTORS", 2)
     index = FakeThreadNamingIndex(DIMENSION)
     cache = build(MemoryStore(10), index)
     for name in "abc":
@@ -346,7 +346,7 @@ async def test_a_broken_index_is_a_store_error(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(StoreError, match="no room"):
         await cache.put(make_entry("q"))
     for limit in (10, -1):
-        monkeypatch.setattr(semantic_cache, "INLINE_SEARCH_VECTORS", limit)
+        monkeypatch.setattr(semantic_cache, "INLINE_VECTORS", limit)
         with pytest.raises(StoreError, match="broken"):
             await cache.search(unit_vector("q"), PARTITION, 1, NOW)
     await cache.aclose()
