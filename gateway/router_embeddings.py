@@ -57,7 +57,7 @@ def _read(path: Path, dimension: int) -> dict[bytes, FloatMatrix]:
     try:
         with np.load(path, allow_pickle=False) as stored:
             keys, vectors = stored["keys"], stored["vectors"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise EmbeddingCacheError(f"{path}: not an embedding cache, remove it: {error}") from error
     if keys.shape != (len(vectors), 16) or vectors.shape != (len(keys), dimension):
         raise EmbeddingCacheError(f"{path}: not an embedding cache of dimension {dimension}, remove it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ class TrainingDependencyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Makes columns alike before the penalty is applied. `mean`, `scale`: float64 (K,). `clip` columns are
-    the lexical ones, which come last; those before them are the embedding, scaled as one."""
+    """Makes columns alike before the penalty is applied, and clips the last `lexical` of them to ± LIMIT.
+    `mean`, `scale`: float64 (K,)."""
 
     mean: FloatMatrix
     scale: FloatMatrix
@@ -69,12 +70,14 @@ class Heads:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples:
     """`rows` (N, K): [embedding | lexical features]. `small`, `large`, `weight` (N,): quality of the answers,
-    and how much each example counts. `lexical`: how many of the last columns are lexical features."""
+    and how much each example counts. `group` (N,): the number of the data set of each; examples of a negative
+    one are learnt from and never judged by. `lexical`: how many of the last columns are lexical features."""
 
     rows: FloatMatrix
     small: FloatMatrix
     large: FloatMatrix
     weight: FloatMatrix
+    group: Rows
     lexical: int
 
     def take(self, index: Rows) -> Examples:
@@ -83,6 +86,7 @@ class Examples:
             small=self.small[index],
             large=self.large[index],
             weight=self.weight[index],
+            group=self.group[index],
             lexical=self.lexical,
         )
 
@@ -93,7 +97,16 @@ class Examples:
             small=self.small,
             large=self.large,
             weight=self.weight,
+            group=self.group,
             lexical=self.lexical,
+        )
+
+
+def require_scikit_learn() -> None:
+    """Raises TrainingDependencyError when it is not installed."""
+    if importlib.util.find_spec("sklearn") is None:
+        raise TrainingDependencyError(
+            "training a router needs scikit-learn: pip install 'lockgate[router-train]'"
         )
 
 
@@ -117,9 +130,8 @@ def fit_heads(examples: Examples, penalty: float) -> Heads:
 
 
 def choose_penalty(examples: Examples, seed: int, penalties: Sequence[float] = PENALTIES) -> float:
-    """The penalty with the highest average gap recovered over inner folds of these examples alone."""
-    if len(penalties) == 1:
-        return penalties[0]
+    """The penalty with the highest average gap recovered, mean over the groups, in inner folds of these
+    examples alone. A group whose large model is no better judges nothing."""
     folds = fold_rows(len(examples.rows), _INNER_FOLDS, seed)
     recovered = []
     for penalty in penalties:
@@ -127,20 +139,27 @@ def choose_penalty(examples: Examples, seed: int, penalties: Sequence[float] = P
         for held in folds:
             rest = np.setdiff1d(np.arange(len(gain)), held)
             gain[held] = fit_heads(examples.take(rest), penalty).gain(examples.rows[held])
-        recovered.append(average_gap_recovered(routing_curve(gain, examples.small, examples.large)))
+        recovered.append(_mean_recovered(examples, gain))
     return penalties[int(np.argmax(recovered))]
+
+
+def _mean_recovered(examples: Examples, gain: FloatMatrix) -> float:
+    found = []
+    for group in np.unique(examples.group[examples.group >= 0]):
+        rows = examples.group == group
+        curve = routing_curve(gain[rows], examples.small[rows], examples.large[rows])
+        if curve.strong > curve.weak:
+            found.append(average_gap_recovered(curve))
+    return float(np.mean(found)) if found else 0.0
 
 
 def _fit(
     rows: FloatMatrix, quality: FloatMatrix, weight: FloatMatrix, penalty: float
 ) -> tuple[FloatMatrix, float]:
-    try:
-        from sklearn.exceptions import ConvergenceWarning
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise TrainingDependencyError(
-            "training a router needs scikit-learn: pip install 'lockgate[router-train]'"
-        ) from error
+    require_scikit_learn()
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     right, wrong = quality > 0, quality < 1
     share = np.concatenate([weight[right] * quality[right], weight[wrong] * (1 - quality[wrong])])
     label = np.concatenate([np.ones(int(right.sum())), np.zeros(int(wrong.sum()))])

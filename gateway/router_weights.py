@@ -67,9 +67,16 @@ def read_weights(path: Path) -> RouterFile:
         raise WeightsError(f"router weights {path}: damaged: {error}") from error
 
 
-def write_weights(path: Path, weights: DifficultyWeights, about: Mapping[str, Any]) -> DifficultyWeights:
-    """Writes the file, the same bytes for the same arguments, and returns the weights as it holds them:
-    rounded to 8 bits. Raises OSError."""
+def rounded(heads: FloatArray) -> FloatArray:
+    """Heads (K, 2) as the file will hold them: in 8 bits, with one scale per head. Rounding again changes
+    nothing."""
+    levels, step = _quantise(heads)
+    held: FloatArray = levels.astype(np.float32) * step
+    return held
+
+
+def write_weights(path: Path, weights: DifficultyWeights, about: Mapping[str, Any]) -> None:
+    """Writes the file: the same bytes for the same arguments. Raises OSError."""
     from onnx import TensorProto, checker, helper
 
     def vector(name: str, *shape: str | int) -> Any:
@@ -103,7 +110,6 @@ def write_weights(path: Path, weights: DifficultyWeights, about: Mapping[str, An
     checker.check_model(model, full_check=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
-    return _weights(model, metadata)
 
 
 def _numbers(values: FloatArray) -> str:
@@ -129,10 +135,15 @@ def _initializers(weights: DifficultyWeights) -> list[TensorProto]:
     ]
     heads = (weights.embedding, weights.lexical, weights.lexical_only)
     for name, value in zip(_QUANTISED, heads, strict=True):
-        step = np.maximum(np.abs(value).max(axis=0), 1e-12) / 127  # one scale per head
-        tensors.append(numpy_helper.from_array(np.rint(value / step).astype(np.int8), f"{name}_int8"))
-        tensors.append(numpy_helper.from_array(step.astype(np.float32), f"{name}_scale"))
+        levels, step = _quantise(value)
+        tensors.append(numpy_helper.from_array(np.ascontiguousarray(levels.T), f"{name}_int8"))
+        tensors.append(numpy_helper.from_array(step, f"{name}_scale"))
     return tensors
+
+
+def _quantise(heads: FloatArray) -> tuple[Any, FloatArray]:
+    step = (np.maximum(np.abs(heads).max(axis=0), 1e-12) / 127).astype(np.float32)  # one per head
+    return np.rint(heads / step).astype(np.int8), step
 
 
 def _nodes() -> list[NodeProto]:
@@ -140,23 +151,23 @@ def _nodes() -> list[NodeProto]:
 
     node = helper.make_node
     unpack = [
-        node("DequantizeLinear", [f"{name}_int8", f"{name}_scale"], [name], axis=1) for name in _QUANTISED
+        node("DequantizeLinear", [f"{name}_int8", f"{name}_scale"], [name], axis=0) for name in _QUANTISED
     ]
     standardise = [
         node("Sub", ["lexical", "mean"], ["centred"]),
         node("Div", ["centred", "scale"], ["standard"]),
         node("Clip", ["standard", "lowest", "highest"], ["clipped"]),
     ]
+    # Gemm and not MatMul: ONNX Runtime rounds the inputs of a dequantised MatMul to 8 bits too.
     with_embedding = [
-        node("MatMul", ["embedding", "embedding_heads"], ["from_embedding"]),
-        node("MatMul", ["clipped", "lexical_heads"], ["from_lexical"]),
-        node("Add", ["from_embedding", "from_lexical"], ["both"]),
-        node("Add", ["both", "bias"], ["logits"]),
+        node("Gemm", ["embedding", "embedding_heads", "bias"], ["from_embedding"], transB=1),
+        node("Gemm", ["clipped", "lexical_heads", "from_embedding"], ["logits"], transB=1),
         *_score("logits", "p_small", "p_large", "score"),
     ]
     without = [
-        node("MatMul", ["clipped", "lexical_only_heads"], ["from_lexical_only"]),
-        node("Add", ["from_lexical_only", "lexical_only_bias"], ["lexical_only_logits"]),
+        node(
+            "Gemm", ["clipped", "lexical_only_heads", "lexical_only_bias"], ["lexical_only_logits"], transB=1
+        ),
         *_score("lexical_only_logits", "lexical_only_small", "lexical_only_large", "lexical_only_score"),
     ]
     return unpack + standardise + with_embedding + without
@@ -180,7 +191,7 @@ def _weights(model: ModelProto, text: Mapping[str, str]) -> DifficultyWeights:
     from onnx import numpy_helper
 
     parts = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    heads = {name: parts[f"{name}_int8"].astype(np.float32) * parts[f"{name}_scale"] for name in _QUANTISED}
+    heads = {name: parts[f"{name}_int8"].T.astype(np.float32) * parts[f"{name}_scale"] for name in _QUANTISED}
     return DifficultyWeights(
         name=text["name"],
         embedder=text["embedder"],
