@@ -134,7 +134,6 @@ class _Starting:
         )
         generation = Generation(
             cache=cache,
-            space=engine.space if engine else None,
             ttl_s=settings.cache.ttl_s,
             metrics=self._metrics,
             degradation=degradation,
@@ -272,7 +271,7 @@ def _embedder(settings: Settings) -> Embedder:
 
 
 def _cache_policy(settings: Settings, space: str | None) -> CachePolicy:
-    if settings.cache.policy.kind == "exact" or space is None:
+    if space is None or not _semantic(settings):
         return ExactPolicy()
     return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
 

@@ -39,7 +39,6 @@ class Generation:
         self,
         *,
         cache: SemanticCache | None,
-        space: str | None,
         ttl_s: float,
         metrics: Metrics,
         degradation: Degradation,
@@ -47,7 +46,6 @@ class Generation:
     ) -> None:
         self.flights = SingleFlight()
         self._cache = cache
-        self._space = space
         self._ttl_s = ttl_s
         self._metrics = metrics
         self._degradation = degradation
@@ -103,6 +101,8 @@ class Generation:
             return
         now = self._clock()
         identity = lookup.identity
+        # Without an index the cache has no space, and keeps no vectors.
+        space = self._cache.space if lookup.vector is not None else None
         answer = Answer(
             body=completion,
             model=model.upstream_name,
@@ -117,8 +117,8 @@ class Generation:
             partition=identity.partition,
             tenant=request.tenant,
             text=identity.text,
-            space=self._space if lookup.vector is not None else None,
-            vector=lookup.vector.vector if lookup.vector is not None else None,
+            space=space,
+            vector=lookup.vector.vector if lookup.vector is not None and space is not None else None,
             answer=answer,
             expires_at=now + self._ttl_s,
         )

@@ -41,7 +41,7 @@ class Pipeline:
         self._catalog = catalog
         self._lookup = lookup
         self._router = router
-        self._generation = generation
+        self.generation = generation
 
     async def answer(self, request: Request, client: ClientContext, trace: Trace) -> Reply:
         """Raises RequestError. Cancelling it, or closing the frames, frees the work upstream."""
@@ -60,10 +60,10 @@ class Pipeline:
         if lookup.identity and (entry := await self._lookup.recheck(lookup.identity, request)):
             return self._serve(request, entry, same_request(entry), trace)
         # No await from here until the flight is followed: two equal requests cannot both lead.
-        if (flight := self._generation.join(request, lookup)) is not None:
+        if (flight := self.generation.join(request, lookup)) is not None:
             trace.cache, trace.reason = "coalesced", "the same request is being answered now"
         else:
-            flight = self._generation.lead(request, lookup, decision, model, client, trace)
+            flight = self.generation.lead(request, lookup, decision, model, client, trace)
         return await self._follow(request, flight, trace)
 
     def _serve(self, request: Request, entry: Entry, decision: ServeCached, trace: Trace) -> Reply:

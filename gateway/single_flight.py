@@ -32,6 +32,11 @@ class Flight:
         self._task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
 
     @property
+    def followers(self) -> int:
+        """How many follow it now."""
+        return self._followers
+
+    @property
     def joinable(self) -> bool:
         """False once it has finished or nobody is left to follow it."""
         return not (self._finished or self._leaving)
@@ -110,3 +115,8 @@ class SingleFlight:
 
     def __len__(self) -> int:
         return len(self._flights)
+
+    @property
+    def followers(self) -> int:
+        """How many follow a flight now, all flights together."""
+        return sum(flight.followers for flight in self._flights.values())
