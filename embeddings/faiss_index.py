@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from embeddings.protocols import FloatMatrix, IdArray
+from embeddings.protocols import FloatMatrix, IdArray, StoreError
 from embeddings.read_write_lock import ReadWriteLock
 
 NORM_TOLERANCE = 1e-3
@@ -19,7 +19,7 @@ class FaissIndex:
     """`VectorIndex` over `faiss.IndexFlatIP`: exact, since over unit vectors inner product is cosine.
 
     Each partition has its own lock, so a search waits for writes to its own partition only. Raises
-    ImportError naming the package to install when FAISS is missing.
+    StoreError naming the package to install when FAISS is missing.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -200,7 +200,7 @@ def _import_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("FAISS is not installed: pip install 'lockgate[cpu]' (or [gpu])") from error
+        raise StoreError("FAISS is not installed: pip install 'lockgate[cpu]' (or [gpu])") from error
     return faiss
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from embeddings.faiss_index import FaissIndex
-from embeddings.protocols import FloatMatrix
+from embeddings.protocols import FloatMatrix, StoreError
 
 
 def unit_rows(n: int, dimension: int) -> FloatMatrix:
@@ -56,7 +56,7 @@ def test_dimension_must_be_positive() -> None:
 
 def test_missing_faiss_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"pip install 'lockgate\[cpu\]'"):
+    with pytest.raises(StoreError, match=r"pip install 'lockgate\[cpu\]'"):
         FaissIndex(4)
 
 
