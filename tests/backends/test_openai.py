@@ -342,13 +342,13 @@ async def test_a_client_with_wrong_stream_options_changes_nothing_for_others(
 async def test_refusals_come_back_at_once_and_whole(
     backend: OpenAIBackend, upstream: FakeUpstream, backoff: Backoff, status: int, stream: bool
 ) -> None:
-    refusal = error_reply(status, "no", retry_after="7", x_ratelimit_remaining_requests="0", x_other="1")
+    refusal = error_reply(status, "no", retry_after="1", x_ratelimit_remaining_requests="0", x_other="1")
     upstream.replies(refusal)
     with pytest.raises(UpstreamRejected, match=f"up answered {status}: no") as caught:
         await collect(backend, call(stream=stream))
     assert caught.value.status == status
     assert caught.value.body == refusal.pieces[0]
-    assert caught.value.headers == {"retry-after": "7", "x-ratelimit-remaining-requests": "0"}
+    assert caught.value.headers == {"retry-after": "1", "x-ratelimit-remaining-requests": "0"}
     assert (len(upstream.received), backoff.slept_s) == (1, [])
 
 
@@ -429,7 +429,7 @@ async def test_an_upstream_that_is_not_there_is_unreachable(unused_tcp_port: int
 
 @pytest.mark.parametrize(
     ("retry_after", "slept_s"),
-    [("1", [1.0]), ("0", [0.25]), ("60", []), ("Fri, 31 Dec 1999 23:59:59 GMT", [])],
+    [("1", [1.0]), ("0", [0.25]), ("5", []), ("Fri, 31 Dec 1999 23:59:59 GMT", [])],
 )
 async def test_an_upstream_that_says_when_is_not_asked_before(
     backend: OpenAIBackend, upstream: FakeUpstream, backoff: Backoff, retry_after: str, slept_s: list[float]
@@ -524,6 +524,15 @@ async def test_connections_are_used_again(backend: OpenAIBackend, upstream: Fake
     for _ in range(2):
         with pytest.raises(UpstreamRejected):
             await collect(backend, call())
+    assert upstream.connections == 1
+
+
+async def test_the_connection_is_used_again_though_the_body_ends_after_done(
+    backend: OpenAIBackend, upstream: FakeUpstream
+) -> None:
+    upstream.replies(stream_reply([*frames(), b": bye\n\n"], gap_s=0.005))
+    for _ in range(3):
+        await collect(backend, call(stream=True))
     assert upstream.connections == 1
 
 

@@ -95,6 +95,7 @@ def test_any_cut_gives_the_same_events(stream: bytes, cuts: list[int], max_event
 
 def test_refuses_an_event_that_is_too_large() -> None:
     assert parse(b"data: 4\n\n", max_event_bytes=7) == [Event(b"4")]
+    assert parse(b"data: 4", b"\n", b"\n", max_event_bytes=7) == [Event(b"4")]
     with pytest.raises(EventSizeError, match="7 bytes"):
         parse(b"data: 45\n\n", max_event_bytes=7)
 
@@ -111,3 +112,10 @@ def test_events_ahead_of_one_too_large_are_seen() -> None:
     assert next(events) == Event(b"a")
     with pytest.raises(EventSizeError):
         next(events)
+
+
+def test_events_not_taken_come_with_the_next_piece() -> None:
+    parser = SseParser()
+    assert list(parser.feed(b"data: a long one")) == []
+    assert next(parser.feed(b"\n\ndata: b\n\ndata: c")) == Event(b"a long one")
+    assert list(parser.feed(b"\n\n")) == [Event(b"b"), Event(b"c")]
