@@ -281,6 +281,7 @@ def test_a_killed_holder_leaves_the_file_free(tmp_path: Path) -> None:
         SqliteStore.open(path, 10)._close()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")  # since 3.12
 def test_a_forked_child_does_not_hold_the_file(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     lock = FileLock(path)
