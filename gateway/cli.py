@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from gateway.cli_router import router
+
 DEFAULT_CONFIG = Path("config.toml")
 
 
@@ -129,3 +131,6 @@ def stats(url: str, token: str | None, as_json: bool) -> None:
             ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
         )
         click.echo(f"{name:<13} {shown}")
+
+
+main.add_command(router)
