@@ -87,11 +87,15 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=READ_TIMEOUT_S if read_only else WRITE_TIMEOUT_S,
     )
-    # NORMAL: in WAL mode a killed process loses nothing that was committed; a power cut may lose the last
-    # commits and never damages the file.
-    connection.execute("PRAGMA synchronous = NORMAL")
-    if read_only:  # not mode=ro, which cannot make the -shm file that WAL mode needs
-        connection.execute("PRAGMA query_only = ON")
+    try:
+        # NORMAL: in WAL mode a killed process loses nothing that was committed; a power cut may lose the
+        # last commits and never damages the file.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if read_only:  # not mode=ro, which cannot make the -shm file that WAL mode needs
+            connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 
