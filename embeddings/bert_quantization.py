@@ -1,8 +1,8 @@
 """8-bit linear layers for BERT encoders, with activation ranges measured once at conversion.
 
 A fixed range per tensor, rather than one found in every call, makes a text's vector independent of what else
-is in its batch. Encoders have a few channels ten times larger than the rest, always the same ones; a factor
-per channel moves part of their size from the activations into the weights (SmoothQuant, arXiv 2211.10438).
+is in its batch. Encoders have a few channels ten times larger than the rest, always the same ones, which
+would leave the rest few steps; these stay in float32 (LLM.int8(), arXiv 2208.07339).
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from embeddings.bert_weights import Float32, Linear
-from embeddings.protocols import FloatMatrix
+from embeddings.protocols import FloatMatrix, IdArray
 
-# Share of a channel's size that the weights take over. Measured on multilingual-e5-small: .7 is the best of
-# .35 to .9 by the worst cosine to float32.
-_MIGRATION = 0.7
 # Inputs larger than any seen are clipped; this much more than the largest seen is kept.
 _MARGIN = 1.2
 # CPUs without VNNI add two products of unsigned and signed bytes in 16 bits, where 2 * 255 * 63 still fits.
@@ -38,44 +35,42 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedLinear:
-    """y = (code(x * factors) - input_zero) * input_scale @ (codes * scales) + bias.
+    """y = (code(x) - input_zero) * input_scale @ (codes * scales) + bias + x[outliers] @ outlier_weight.
 
-    `factors`: float32 (in,), None where every one is 1. `codes`: int8 (in, out). `scales`, `bias`: (out,).
+    `codes`: int8 (in, out), 0 in the rows of outliers. `scales`, `bias`: (out,). `outliers`: channels of the
+    input, int64 (K,). `outlier_weight`: float32 (K, out).
     """
 
-    factors: Float32 | None
     input_scale: np.float32
     input_zero: np.uint8
     codes: npt.NDArray[np.int8]
     scales: Float32
     bias: Float32
+    outliers: IdArray
+    outlier_weight: FloatMatrix
 
 
-def quantize(linear: Linear, seen: Range, *, smooth: bool) -> QuantizedLinear:
-    """`seen` is the range of the layer's inputs."""
-    weight: FloatMatrix = linear.weight.T
-    low, high = seen.low, seen.high
-    factors = None
-    if smooth:
-        size = np.maximum(np.maximum(np.abs(low), np.abs(high)), 1e-3)
-        strength = np.maximum(np.abs(weight).max(axis=1), 1e-5)
-        divisors = size**_MIGRATION / strength ** (1 - _MIGRATION)
-        # Powers of two: exact, and the same on machines whose float32 sums differ in the last bit.
-        divisors = np.exp2(np.rint(np.log2(divisors / np.median(divisors)))).astype(np.float32)
-        low, high, weight = low / divisors, high / divisors, weight * divisors[:, None]
-        factors = 1 / divisors
+def quantize(linear: Linear, seen: Range, outliers: int = 0) -> QuantizedLinear:
+    """`seen` is the range of the layer's inputs; the `outliers` largest channels stay in float32."""
+    size = np.maximum(np.abs(seen.low), np.abs(seen.high))
+    largest = np.sort(np.argsort(-size, kind="stable")[:outliers])
+    weight = linear.weight.T.copy()
+    outlier_weight = weight[largest]
+    weight[largest] = 0
+    low, high = np.delete(seen.low, largest), np.delete(seen.high, largest)
     least, most = _round_up(-min(low.min(), 0.0)), _round_up(max(high.max(), 0.0))
     input_scale = np.float32((least + most) / 255)
     scales = np.maximum(np.abs(weight).max(axis=0) / _WEIGHT_MAX, np.finfo(np.float32).tiny).astype(
         np.float32
     )
     return QuantizedLinear(
-        factors=factors,
         input_scale=input_scale,
         input_zero=np.uint8(round(least / float(input_scale))),
         codes=np.rint(weight / scales).astype(np.int8),
         scales=scales,
         bias=linear.bias,
+        outliers=largest.astype(np.int64),
+        outlier_weight=outlier_weight,
     )
 
 

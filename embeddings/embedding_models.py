@@ -15,7 +15,7 @@ from embeddings.protocols import EmbedderError
 from embeddings.sentence_transformers_layout import Pooling
 from embeddings.text_tokenizer import TextTokenizer
 
-FORMAT = 2  # of the converted folders: raise it with every change of graph or tokenizer
+FORMAT = 3  # of the converted folders: raise it with every change of graph or tokenizer
 _E5_TOKENS = 512
 # E5 is trained with a mark before every text; this one is for symmetric tasks (arXiv 2212.03533).
 _E5_PROMPT = "query: "
