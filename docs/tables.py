@@ -1,0 +1,122 @@
+"""Puts the figures of benchmarks/results/ into the README, between `<!-- table: NAME -->` and `<!-- end -->`.
+
+python docs/tables.py [--check]      with --check nothing is written: exit status 1 when a table is out of date
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+SLOT = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Result = dict[str, Any]
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(row)} |\n" for row in lines)
+
+
+def cache_quality(result: Result) -> str:
+    names = {"qqp": "QQP (English)", "parakqc": "ParaKQC (Korean)"}
+    rows = []
+    for name, stream in result["streams"].items():
+        for row in stream["thresholds"]:
+            rows.append(
+                [
+                    f"{names[name]}, {stream['requests']:,} requests",
+                    f"{row['min_similarity']:.2f}",
+                    f"{row['hit_rate']:.1%} of {stream['perfect_hit_rate']:.1%}",
+                    f"{row['error_rate']:.2%}",
+                    f"{row['error_rate_among_hits']:.1%}",
+                ]
+            )
+    head = ["Stream", "Threshold", "Hits (of a perfect cache's)", "Wrong, of all requests", "Wrong, of hits"]
+    return markdown(head, rows)
+
+
+def routing(result: Result) -> str:
+    names = {
+        "mmlu_5fold": "MMLU, 5 folds",
+        "mmlu_1500": "MMLU, 1,500 labels",
+        "gsm8k_5fold": "GSM8K, 5 folds",
+        "llmrouter_mistral": "LLMRouter, mistral-7b",
+    }
+    rows = [
+        [
+            shown,
+            f"**{result[key]['apgr']:.3f}**",
+            *(f"{result[key][other]['apgr']:.3f}" for other in ("length_only", "random", "oracle")),
+            f"{result[key]['cpt50']:.1%}",
+            f"{result[key]['cpt80']:.1%}",
+        ]
+        for key, shown in names.items()
+    ]
+    head = ["Prompts", "APGR", "length only", "random", "oracle", "calls for 50 % of the gap", "for 80 %"]
+    return markdown(head, rows)
+
+
+def batching(result: Result) -> str:
+    raise SystemExit(f"tables: no table for {sorted(result)}")
+
+
+def latency(result: Result) -> str:
+    names = {
+        "bare": "bare Starlette + aiohttp proxy",
+        "pass": "pass-through, cache off",
+        "exact": "exact hit",
+        "semantic": "semantic hit (embedded)",
+        "miss": "miss (embedded, routed, stored)",
+        "uncached": "bypass (embedded for the route)",
+    }
+    rows = [
+        [
+            shown,
+            f"{kind['p50_ms']:.2f}",
+            f"{kind['p95_ms']:.2f}",
+            f"{kind['p99_ms']:.2f}",
+            f"{kind['cpu_us']:,.0f}",
+            f"{kind['cpu_ratio']:.2f}",
+        ]
+        for name, shown in names.items()
+        for kind in [result["kinds"][name]]
+    ]
+    return markdown(["Request", "p50 ms", "p95 ms", "p99 ms", "CPU µs", "× bare"], rows)
+
+
+TABLES: dict[str, Callable[[Result], str]] = {
+    "cache_quality": cache_quality,
+    "routing": routing,
+    "batching": batching,
+    "latency": latency,
+}
+
+
+def filled(text: str) -> str:
+    """The README with every table made anew."""
+
+    def fill(slot: re.Match[str]) -> str:
+        result = json.loads((RESULTS / f"{slot[2]}.json").read_text("utf-8"))
+        return f"{slot[1]}\n{TABLES[slot[2]](result)}\n{slot[3]}"
+
+    return SLOT.sub(fill, text)
+
+
+def main() -> None:
+    before = README.read_text("utf-8")
+    after = filled(before)
+    if "--check" in sys.argv[1:]:
+        sys.exit(after != before)
+    README.write_text(after, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
