@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,14 @@ def habits_of(model: str) -> Habits:
     return SMOLLM2 if model == DEFAULT_MODEL else Habits()
 
 
+def with_system(messages: Sequence[Mapping[str, str]], habits: Habits) -> list[dict[str, str]]:
+    """The conversation, begun by the model's system line when it has none of its own."""
+    copied = [dict(message) for message in messages]
+    if habits.system is not None and all(message["role"] != "system" for message in copied):
+        copied.insert(0, {"role": "system", "content": habits.system})
+    return copied
+
+
 def name_of(model: str) -> str:
     """A name for people."""
     return "SmolLM2-135M-Instruct" if model == DEFAULT_MODEL else Path(model).name
@@ -78,6 +86,42 @@ def batchable_gguf(model: str) -> Path:
         return path
     name = "SmolLM2-135M-Instruct.Q8_0.gguf"
     return kept("smollm2-135m-instruct-0.1.2-q8_0", lambda folder: requantize(path, folder / name)) / name
+
+
+def default_hf_folder() -> Path:
+    """The default model as transformers reads it, in bfloat16, made at first use."""
+    source = find_gguf(DEFAULT_MODEL)
+    if importlib.util.find_spec("gguf") is None:
+        raise EngineUnavailable("the default model needs gguf: pip install 'lockgate[transformers]'")
+    return kept("smollm2-135m-instruct-0.1.2-bf16", lambda folder: _to_hf(source, folder))
+
+
+def _to_hf(source: Path, folder: Path) -> None:
+    import torch
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        GenerationConfig,
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
+
+    where = {"pretrained_model_name_or_path": source.parent, "gguf_file": source.name}
+    loaded = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    # The configuration read from a GGUF file says "quantized", which save_pretrained then refuses.
+    raw = loaded.config.to_dict()
+    for key in ("quantization_config", "_name_or_path", "_model_name_or_path"):
+        raw.pop(key, None)
+    model = LlamaForCausalLM(LlamaConfig(**raw))
+    model.load_state_dict(loaded.state_dict())
+    model.config.dtype = "bfloat16"
+    # The token ids are those of the file's own metadata; transformers reads end-of-text instead.
+    model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=2)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(**where)
+    tokenizer.bos_token, tokenizer.eos_token = "<|im_start|>", "<|im_end|>"
+    tokenizer.pad_token, tokenizer.unk_token = "<|im_end|>", "<|endoftext|>"
+    tokenizer.save_pretrained(folder)
 
 
 def kept(name: str, build: Callable[[Path], None]) -> Path:

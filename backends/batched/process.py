@@ -116,6 +116,7 @@ class WorkerProcess:
         self._note(rest)
 
     def _note(self, line: bytes) -> None:
-        if text := line.decode(errors="replace").strip():
+        # Of a progress bar, which redraws its line after a carriage return, the last state.
+        if text := line.decode(errors="replace").strip().rpartition("\r")[2]:
             self._last_words.append(text)
             _log.info("engine output", pid=self.pid, line=text)

@@ -13,7 +13,7 @@ from typing import Any
 
 from backends.batched.config import BatchedConfig
 from backends.batched.engines.context import overflow
-from backends.batched.models import batchable_gguf, habits_of, name_of
+from backends.batched.models import batchable_gguf, habits_of, name_of, with_system
 from backends.errors import EngineUnavailable
 from backends.protocols import EngineInfo, Failure, Job, Load, Piece
 
@@ -134,9 +134,7 @@ class LlamaCppEngine:
             running.emit(last)
 
     def _body(self, job: Job) -> dict[str, Any]:
-        messages = [dict(message) for message in job.messages]
-        if self._habits.system is not None and all(m["role"] != "system" for m in messages):
-            messages.insert(0, {"role": "system", "content": self._habits.system})
+        messages = with_system(job.messages, self._habits)
         sampling = job.sampling
         temperature = _first(sampling.temperature, self._habits.temperature)
         wanted = {
