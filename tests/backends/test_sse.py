@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.sse import Event, EventSizeError, SseParser
@@ -79,6 +79,7 @@ def _outcome(pieces: list[bytes], max_event_bytes: int) -> tuple[list[Event], bo
     return (events if last is None else [*events, last]), False
 
 
+@settings(deadline=None)  # a busy machine is no fault of the parser
 @given(
     stream=_STREAM,
     cuts=st.lists(st.integers(0, 400), max_size=40),
