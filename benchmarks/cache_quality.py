@@ -216,7 +216,7 @@ def main() -> None:
     for path in paths.values():
         if not path.exists():
             sys.exit(f"cache_quality: no file {path}; name the data folder with --data")
-    thresholds = THRESHOLDS[options.embedder]
+    thresholds: Sequence[float] = THRESHOLDS[options.embedder]
     if options.quick:
         thresholds = thresholds[-QUICK_THRESHOLDS:]
     opened = OnnxEmbedder.open(options.embedder, "cpu", 1)

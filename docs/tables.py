@@ -1,6 +1,8 @@
 """Puts the figures of benchmarks/results/ into the README, between `<!-- table: NAME -->` and `<!-- end -->`.
 
-python docs/tables.py [--check]      with --check nothing is written: exit status 1 when a table is out of date
+    python docs/tables.py [--check]
+
+With --check nothing is written; the exit status is 1 when a table is out of date.
 """
 
 from __future__ import annotations
@@ -27,18 +29,17 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 def cache_quality(result: Result) -> str:
     names = {"qqp": "QQP (English)", "parakqc": "ParaKQC (Korean)"}
-    rows = []
-    for name, stream in result["streams"].items():
-        for row in stream["thresholds"]:
-            rows.append(
-                [
-                    f"{names[name]}, {stream['requests']:,} requests",
-                    f"{row['min_similarity']:.2f}",
-                    f"{row['hit_rate']:.1%} of {stream['perfect_hit_rate']:.1%}",
-                    f"{row['error_rate']:.2%}",
-                    f"{row['error_rate_among_hits']:.1%}",
-                ]
-            )
+    rows = [
+        [
+            f"{names[name]}, {stream['requests']:,} requests",
+            f"{row['min_similarity']:.2f}",
+            f"{row['hit_rate']:.1%} of {stream['perfect_hit_rate']:.1%}",
+            f"{row['error_rate']:.2%}",
+            f"{row['error_rate_among_hits']:.1%}",
+        ]
+        for name, stream in result["streams"].items()
+        for row in stream["thresholds"]
+    ]
     head = ["Stream", "Threshold", "Hits (of a perfect cache's)", "Wrong, of all requests", "Wrong, of hits"]
     return markdown(head, rows)
 
