@@ -23,6 +23,8 @@ JSON = b"application/json"
 CLIENT_LEFT_STATUS = 499
 """What a request that its client gave up is counted as (nginx's number for it)."""
 
+NO_DIRECTIVES = CacheDirectives()
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -105,7 +107,9 @@ def route_pin(headers: dict[bytes, bytes]) -> Tier | None:
 def cache_directives(headers: dict[bytes, bytes]) -> CacheDirectives:
     """The request's `Cache-Control` (RFC 9111, section 5.2.1); directives we do not know are ignored, as
     the RFC asks. Raises RequestError (400) for a max-age that is no number."""
-    value = headers.get(b"cache-control", b"").decode("latin-1").lower()
+    if b"cache-control" not in headers:
+        return NO_DIRECTIVES
+    value = headers[b"cache-control"].decode("latin-1").lower()
     directives = [part.strip().partition("=") for part in value.split(",")]
     names = {name for name, _, _ in directives}
     ages = [argument.strip('" ') for name, _, argument in directives if name == "max-age"]

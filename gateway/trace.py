@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from typing import Literal
 from policies.types import CacheStatus
 
 Stage = Literal["embed", "search", "verify", "queue", "upstream"]
+
+
+_NOT_VISIBLE = re.compile(r"[^ -~]")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,4 +109,4 @@ class Trace:
 
 def _header_value(text: str) -> bytes:
     """Header values are visible ASCII (RFC 9110, section 5.5); what is not is replaced."""
-    return "".join(char if " " <= char <= "~" else "?" for char in text).encode("ascii")
+    return _NOT_VISIBLE.sub("?", text).encode("ascii")

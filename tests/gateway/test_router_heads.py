@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.router_heads import (
+    LEXICAL_GAIN,
     LIMIT,
     Examples,
     FloatMatrix,
@@ -85,7 +86,7 @@ def test_only_lexical_columns_are_clipped_and_constant_ones_survive() -> None:
     rows: FloatMatrix = np.array([[0.0, 1.0, 7.0], [2.0, 3.0, 7.0]])
     scaled = Scaling.of(rows, lexical=2).apply(np.array([[1e6, 1e6, 9.0], [1.0, 2.0, 7.0]]))
     assert scaled[0, 0] > 1e5
-    assert scaled[0, 1] == LIMIT
+    assert scaled[0, 1] == LIMIT * LEXICAL_GAIN
     assert scaled[1].tolist() == [0, 0, 0]
 
 
