@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from backends.batched.answer import Answer
 from backends.batched.config import BatchedConfig, Supervision
 from backends.batched.dispatcher import Dispatcher, Restarted, Ticket
 from backends.batched.observer import BatchObserver, NoObserver
+from backends.batched.process import WORKER_COMMAND
 from backends.batched.request import include_usage, messages_of, refuse_unsupported, sampling_of
 from backends.batched.supervisor import Supervisor
 from backends.errors import BackendError, InvalidCall
@@ -34,6 +35,7 @@ class BatchedBackend:
         *,
         observer: BatchObserver | None = None,
         supervision: Supervision | None = None,
+        worker_command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
         self._name = name
         self._dispatcher = Dispatcher(
@@ -41,7 +43,7 @@ class BatchedBackend:
             observer=observer or NoObserver(),
             max_queue=config.max_queue,
         )
-        self._supervisor = Supervisor(config, supervision or Supervision(), self._dispatcher)
+        self._supervisor = Supervisor(config, supervision or Supervision(), self._dispatcher, worker_command)
         self._context_tokens = config.context_tokens
 
     @property
@@ -57,7 +59,7 @@ class BatchedBackend:
         """Returns when the engine takes jobs. Raises EngineUnavailable."""
         await self._supervisor.start()
 
-    def stream(self, call: Call) -> AsyncIterator[Chunk]:
+    def stream(self, call: Call) -> AsyncGenerator[Chunk, None]:
         return self._answer(call)
 
     async def load(self) -> Load:

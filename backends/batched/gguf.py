@@ -1,4 +1,4 @@
-"""Rewrites the Q4_1 weights of a GGUF file as Q8_0.
+"""Reads GGUF files and rewrites their Q4_1 weights as Q8_0.
 
 llama.cpp multiplies a batch by Q8_0 weights as one matrix product, and by Q4_1 weights as one dot product
 per row and sequence, which wins nothing from batching. Formats: https://github.com/ggml-org/ggml
@@ -43,11 +43,8 @@ def requantize(source: Path, target: Path) -> None:
     """Writes `source` to `target` with every Q4_1 tensor as Q8_0. The values change by at most 1/254 of the
     largest in their block of 32. Raises ValueError for a file that is not GGUF version 3."""
     with source.open("rb") as file:
-        magic, version = file.read(4), _uint(file, 4)
-        if magic != _MAGIC or version != _VERSION:
-            raise ValueError(f"{source} is not a GGUF file of version {_VERSION}")
-        tensor_count, key_count = _uint(file, 8), _uint(file, 8)
-        keys = b"".join(_key_value(file) for _ in range(key_count))
+        tensor_count, key_count = _counts(file)
+        keys = b"".join(_key_value(file)[1] for _ in range(key_count))
         tensors = [_tensor(file) for _ in range(tensor_count)]
         data_start = _aligned(file.tell())
     data = np.memmap(source, dtype=np.uint8, mode="r", offset=data_start)
@@ -57,6 +54,18 @@ def requantize(source: Path, target: Path) -> None:
         for tensor, block in zip(tensors, blocks, strict=True):
             out.write(_as_q8_0(block) if tensor.type == _Q4_1 else block.tobytes())
             _pad(out)
+
+
+def context_length(path: Path) -> int | None:
+    """The context that the model was trained with, in tokens; None where the file does not say. Raises
+    ValueError for a file that is not GGUF version 3."""
+    with path.open("rb") as file:
+        _, key_count = _counts(file)
+        for _ in range(key_count):
+            name, entry = _key_value(file)
+            if name.endswith(b".context_length"):
+                return int.from_bytes(entry[-4:], "little")
+    return None
 
 
 def q4_1_to_q8_0(blocks: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
@@ -103,8 +112,15 @@ def _write_infos(
     return blocks
 
 
-def _key_value(file: BinaryIO) -> bytes:
-    """One metadata entry as it is, but for the file's type."""
+def _counts(file: BinaryIO) -> tuple[int, int]:
+    """Of tensors and of metadata entries, which come next."""
+    if file.read(4) != _MAGIC or _uint(file, 4) != _VERSION:
+        raise ValueError(f"{file.name} is not a GGUF file of version {_VERSION}")
+    return _uint(file, 8), _uint(file, 8)
+
+
+def _key_value(file: BinaryIO) -> tuple[bytes, bytes]:
+    """The name of a metadata entry, and the entry as it is, but for the file's type."""
     begin = file.tell()
     name = file.read(_uint(file, 8))
     kind = _uint(file, 4)
@@ -116,7 +132,7 @@ def _key_value(file: BinaryIO) -> bytes:
     entry = file.read(end - begin)
     if name == b"general.file_type" and kind == _UINT32:
         entry = entry[:-4] + struct.pack("<I", _MOSTLY_Q8_0)
-    return entry
+    return name, entry
 
 
 def _skip_value(file: BinaryIO, kind: int) -> None:

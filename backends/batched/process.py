@@ -7,6 +7,7 @@ import contextlib
 import socket
 import sys
 from collections import deque
+from collections.abc import Sequence
 
 import structlog
 
@@ -16,6 +17,9 @@ from backends.errors import EngineUnavailable
 from backends.protocols import EngineInfo
 
 _log = structlog.get_logger("lockgate.engine")
+
+# -P: the working directory may hold a folder named like one of ours.
+WORKER_COMMAND = (sys.executable, "-P", "-m", "backends.batched.worker")
 
 _LAST_WORDS = 5
 
@@ -36,15 +40,13 @@ class WorkerProcess:
         self._listening = asyncio.get_running_loop().create_task(self._forward_stderr())
 
     @classmethod
-    async def spawn(cls) -> WorkerProcess:
+    async def spawn(cls, command: Sequence[str] = WORKER_COMMAND) -> WorkerProcess:
+        """`command` is given the number of the file descriptor to talk through."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",  # the working directory may hold a folder named like one of ours
-                "-m",
-                "backends.batched.worker",
+                *command,
                 str(theirs.fileno()),
                 pass_fds=(theirs.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,

@@ -98,7 +98,7 @@ def _message(message: object, path: str) -> dict[str, str]:
 
 def _text(content: object, path: str) -> str:
     if isinstance(content, str):
-        return content
+        return _encodable(content, path)
     if not isinstance(content, Sequence):
         raise _invalid(path, "expected a string or an array of text parts")
     texts: list[str] = []
@@ -110,7 +110,7 @@ def _text(content: object, path: str) -> str:
         text = part.get("text")
         if not isinstance(text, str):
             raise _invalid(f"{path}[{at}].text", "expected a string")
-        texts.append(text)
+        texts.append(_encodable(text, f"{path}[{at}].text"))
     return "".join(texts)
 
 
@@ -123,7 +123,17 @@ def _stop(value: object) -> tuple[str, ...]:
     for stop in stops:
         if not isinstance(stop, str) or not stop:
             raise _invalid("stop", "expected non-empty strings")
+        _encodable(stop, "stop")
     return tuple(stops)
+
+
+def _encodable(text: str, path: str) -> str:
+    """`text`, unless it holds half of a surrogate pair, which no tokenizer and no UTF-8 takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _invalid(path, "expected valid Unicode") from None
+    return text
 
 
 def _number(body: Mapping[str, Any], field: str, least: float, most: float) -> float | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
 
 from backends.batched import frames
 from backends.batched.config import BatchedConfig, Supervision
-from backends.batched.process import WorkerProcess
+from backends.batched.process import WORKER_COMMAND, WorkerProcess
 from backends.errors import EngineUnavailable
 from backends.protocols import EngineInfo
 
@@ -35,10 +36,17 @@ class Listener(Protocol):
 class Supervisor:
     """`start` once, then `send` while the listener has been told of a ready worker, `stop` once."""
 
-    def __init__(self, config: BatchedConfig, supervision: Supervision, listener: Listener) -> None:
+    def __init__(
+        self,
+        config: BatchedConfig,
+        supervision: Supervision,
+        listener: Listener,
+        command: Sequence[str] = WORKER_COMMAND,
+    ) -> None:
         self._config = config
         self._supervision = supervision
         self._listener = listener
+        self._command = command
         self._worker: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -64,7 +72,7 @@ class Supervisor:
             self._task = None
 
     async def _start_worker(self) -> tuple[WorkerProcess, EngineInfo]:
-        worker = await WorkerProcess.spawn()
+        worker = await WorkerProcess.spawn(self._command)
         try:
             async with asyncio.timeout(self._supervision.start_timeout_s):
                 info = await worker.load_engine(self._config)

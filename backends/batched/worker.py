@@ -11,10 +11,12 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 
 from backends.batched import engines, frames
+from backends.batched.config import BatchedConfig
 from backends.errors import EngineUnavailable
-from backends.protocols import Failure, Piece
+from backends.protocols import Engine, Failure, Piece
 
 _PR_SET_PDEATHSIG = 1
 
@@ -45,14 +47,14 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def serve(sock: socket.socket) -> None:
+def serve(sock: socket.socket, build: Callable[[BatchedConfig], Engine]) -> None:
     """Obey frames until the stream ends."""
     mouth = Mouth(sock)
     first = frames.read_to_worker(sock)
     if not isinstance(first, frames.Start):
         return
     try:
-        engine = engines.build(first.config)
+        engine = build(first.config)
         info = engine.start()
     except EngineUnavailable as error:
         mouth.say(frames.Unavailable(str(error)))
@@ -70,9 +72,9 @@ def serve(sock: socket.socket) -> None:
                 return
 
 
-def main() -> None:
+def main(build: Callable[[BatchedConfig], Engine] = engines.build) -> None:
     die_with_parent()
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])), build)
     sys.stderr.flush()
     # Not a normal exit: engine threads may be deep in native code and nobody waits for what they do.
     os._exit(0)

@@ -13,6 +13,7 @@ from typing import Any
 
 from backends.batched.config import BatchedConfig
 from backends.batched.engines.context import overflow
+from backends.batched.gguf import context_length
 from backends.batched.models import batchable_gguf, habits_of, name_of, with_system
 from backends.errors import EngineUnavailable
 from backends.protocols import EngineInfo, Failure, Job, Load, Piece
@@ -20,6 +21,9 @@ from backends.protocols import EngineInfo, Failure, Job, Load, Piece
 # Tokens per step. A prompt longer than this is prefilled in several steps, between which the other jobs
 # decode and a cancel is heard; on CPUs larger steps are hardly faster.
 STEP_TOKENS = 64
+
+# llama.cpp rounds a slot's context up to a multiple of this; so do we, to know where it ends.
+_CONTEXT_STEP = 256
 
 # Temperature before the cuts, as in transformers and vLLM, so that the same request means the same on every
 # engine; llama.cpp's own order cuts first.
@@ -50,6 +54,7 @@ class LlamaCppEngine:
         self._habits = habits_of(config.model)
         self._running: dict[int, _Running] = {}
         self._lock = threading.Lock()
+        self._context_tokens = config.context_tokens
         self._server: Any = None
 
     def start(self) -> EngineInfo:
@@ -60,6 +65,12 @@ class LlamaCppEngine:
             raise EngineUnavailable(
                 "engine llamacpp needs xllamacpp: pip install 'lockgate[local]'"
             ) from error
+        try:
+            trained_tokens = context_length(path)
+        except ValueError as error:
+            raise EngineUnavailable(f"cannot read the model: {error}") from error
+        wanted_tokens = -(-self._config.context_tokens // _CONTEXT_STEP) * _CONTEXT_STEP
+        self._context_tokens = min(wanted_tokens, trained_tokens or wanted_tokens)
         # The server insists on listening: give it a socket in a folder of our own, unlinked at once, and a
         # key that nobody knows, so that no other user of this machine can reach it.
         folder = Path(tempfile.mkdtemp(prefix="lockgate-"))
@@ -72,7 +83,7 @@ class LlamaCppEngine:
         return EngineInfo(
             engine="llamacpp",
             model=name_of(self._config.model),
-            context_tokens=self._config.context_tokens,
+            context_tokens=self._context_tokens,
             max_batch=self._config.max_batch,
         )
 
@@ -81,7 +92,7 @@ class LlamaCppEngine:
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
         params.n_parallel = config.max_batch
-        params.n_ctx = config.max_batch * config.context_tokens
+        params.n_ctx = config.max_batch * self._context_tokens
         params.n_batch = STEP_TOKENS
         params.n_ubatch = STEP_TOKENS
         params.cpuparams.n_threads = config.thread_count
@@ -111,7 +122,7 @@ class LlamaCppEngine:
     def load(self) -> Load:
         with self._lock:
             jobs = list(self._running.values())
-        pool = self._config.max_batch * self._config.context_tokens
+        pool = self._config.max_batch * self._context_tokens
         used = min(1.0, sum(job.tokens for job in jobs) / pool)
         return Load(queued=0, running=len(jobs), kv_usage=used)
 
@@ -122,7 +133,7 @@ class LlamaCppEngine:
         self._server = None
 
     def _generate(self, running: _Running) -> None:
-        answer = _Answer(running, self._config.context_tokens)
+        answer = _Answer(running, self._context_tokens)
         try:
             self._server.handle_chat_completions(self._body(running.job), answer.take)
             last = answer.last()

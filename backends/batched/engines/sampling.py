@@ -1,8 +1,8 @@
 """Per-request sampling for transformers' continuous batching: greedy, top-k, top-p and min-p by the row.
 
 The library has processors for temperature, top-k and top-p. Its greedy is an option of the whole engine, and
-its cuts sort the whole vocabulary for every row, also for rows that asked for none: 49,152 numbers sorted
-twice per token and row cost a CPU more than this model's forward pass.
+its cuts sort the whole vocabulary for every row, also for rows that asked for none: to sort 49,152 numbers
+twice for each of 8 rows takes one core 80 ms, most of a step of the default model.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 _MINUS_INFINITY = float("-inf")
+
+# Top-p looks among this many tokens first; only where they do not reach it is the whole vocabulary sorted.
+_NUCLEUS = 256
 
 
 class _PerRequest:
@@ -48,10 +51,11 @@ class _PerRequest:
             values = values.view(torch.float32)
         active = values != self.neutral
         # On a GPU the graph may be captured, so there is no looking at the data; a CPU saves the work.
-        if not scores.is_cuda and not bool(active.any()):
-            return scores
-        cut = self.cut(scores, values.unsqueeze(-1))
-        return scores.where(~active.unsqueeze(-1), cut)
+        if scores.is_cuda:
+            return scores.where(~active.unsqueeze(-1), self.cut(scores, values.unsqueeze(-1)))
+        if bool(active.any()):
+            scores[active] = self.cut(scores[active], values[active].unsqueeze(-1))
+        return scores
 
     def cut(self, scores: Any, values: Any) -> Any:
         """The rows as they are when `values`, one per row, apply. `scores` has shape (rows, vocabulary),
@@ -82,8 +86,12 @@ class TopK(_PerRequest):
     name, kind, neutral = "top_k", int, 0
 
     def cut(self, scores: Any, values: Any) -> Any:
-        ordered = scores.sort(dim=-1, descending=True).values
-        last = values.long().clamp(min=1, max=scores.size(-1)) - 1
+        values = values.long().clamp(min=1, max=scores.size(-1))
+        if scores.is_cuda:
+            ordered = scores.sort(dim=-1, descending=True).values
+        else:
+            ordered = scores.topk(int(values.max()), dim=-1).values
+        last = values - 1
         return scores.masked_fill(scores < ordered.gather(-1, last), _MINUS_INFINITY)
 
 
@@ -93,10 +101,15 @@ class TopP(_PerRequest):
     name, kind, neutral = "top_p", float, 1.0
 
     def cut(self, scores: Any, values: Any) -> Any:
-        ordered, order = scores.softmax(dim=-1).sort(dim=-1, descending=True)
+        import torch
+
+        probabilities = scores.softmax(dim=-1)
+        ordered, order = probabilities.topk(min(_NUCLEUS, scores.size(-1)), dim=-1)
+        if scores.is_cuda or bool((ordered.sum(dim=-1, keepdim=True) < values).any()):
+            ordered, order = probabilities.sort(dim=-1, descending=True)
         before = ordered.cumsum(dim=-1) - ordered
-        surplus = (before >= values).scatter(-1, order, before >= values)
-        return scores.masked_fill(surplus, _MINUS_INFINITY)
+        kept = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, before < values)
+        return scores.masked_fill(~kept, _MINUS_INFINITY)
 
 
 class MinP(_PerRequest):
