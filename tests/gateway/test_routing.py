@@ -64,7 +64,7 @@ def test_what_is_known_against_a_model() -> None:
 
 
 def test_the_text_scored_is_what_the_user_asked_last() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "long harness text"},
         {"role": "user", "content": "first"},
         {"role": "assistant", "content": "answer"},
