@@ -91,11 +91,18 @@ class BertWeights:
 
 def read_safetensors(folder: Path) -> BertWeights:
     """Read a Hugging Face folder of `model_type` bert. Raises EmbedderError when it is another kind."""
-    config = json.loads((folder / "config.json").read_text("utf-8"))
-    _require_plain_bert(folder, config)
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    tensors = load_file(folder / "model.safetensors")
+    try:
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise EmbedderError(f"{folder / 'config.json'} cannot be read: {error}") from error
+    _require_plain_bert(folder, config)
+    try:
+        tensors = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError, TypeError) as error:  # TypeError: numpy has no bfloat16
+        raise EmbedderError(f"{folder / 'model.safetensors'} cannot be read: {error}") from error
     prefix = "" if "embeddings.word_embeddings.weight" in tensors else "bert."
 
     def get(name: str) -> Any:
