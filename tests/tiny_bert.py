@@ -12,7 +12,7 @@ WORDS = [
     "[UNK]",
     "[CLS]",
     "[SEP]",
-    *"the cat dog sat ran on under a mat tree not never 1 2 3".split(),
+    *["the", "cat", "dog", "sat", "ran", "on", "under", "a", "mat", "tree", "not", "never", "1", "2", "3"],
 ]
 
 
