@@ -10,14 +10,13 @@ from pathlib import Path
 
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
-from backends.batched.models import name_of
 from backends.openai import OpenAIBackend
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway.auth import Authenticator
-from gateway.catalog import Catalog, Model, Route
+from gateway.catalog import Catalog, Model, catalog_of
 from gateway.degradation import Degradation
 from gateway.generation import Generation
 from gateway.health import HealthBoard
@@ -31,7 +30,6 @@ from gateway.routing import Router
 from gateway.settings import BatchedBackendSettings, Settings
 from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
-from policies.calibration import ThresholdRouter
 from policies.difficulty import DifficultyPolicy, DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
@@ -120,7 +118,7 @@ class _Starting:
         secret = await store.secret()
         degradation = Degradation(self._metrics)
         weights = _difficulty_weights(settings, engine.space if engine else None)
-        catalog = _catalog(settings, backends, weights)
+        catalog = catalog_of(settings, backends, weights)
         router = Router(DifficultyPolicy(weights) if weights else None)
         lookup = CacheLookup(
             settings=settings.cache,
@@ -280,43 +278,3 @@ def _difficulty_weights(settings: Settings, space: str | None) -> DifficultyWeig
     if not any(route.policy.kind == "difficulty" for route in settings.routes.values()):
         return None
     return read_weights(shipped(space)).weights
-
-
-def _catalog(
-    settings: Settings, backends: Mapping[str, Backend], weights: DifficultyWeights | None
-) -> Catalog:
-    models = {name: _model(name, settings, backends) for name in settings.models}
-    routes = {}
-    for name, route in settings.routes.items():
-        threshold = None
-        if weights is not None and route.policy.kind == "difficulty":
-            threshold = ThresholdRouter.for_strong_share(weights.calibration, route.policy.strong_share)
-        routes[name] = Route(
-            name=name,
-            small=models[route.small],
-            large=models[route.large],
-            threshold=threshold,
-            fixed_tier="small" if route.policy.kind == "always-small" else "large",
-        )
-    unknown = settings.server.unknown_models
-    return Catalog(routes, models, backends[unknown.backend] if unknown else None)
-
-
-def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Model:
-    wanted = settings.models[name]
-    behind = settings.backends[wanted.backend]
-    context_tokens, capabilities, upstream_name = wanted.context_tokens, wanted.capabilities, wanted.name
-    if isinstance(behind, BatchedBackendSettings):
-        # What the built-in engine can do is known here; of others, only what the config says.
-        context_tokens = context_tokens or behind.context_tokens
-        capabilities = capabilities or []
-        upstream_name = upstream_name or name_of(behind.model)
-    return Model(
-        name=name,
-        upstream_name=upstream_name or name,
-        backend=backends[wanted.backend],
-        input_usd_per_mtok=wanted.input_usd_per_mtok,
-        output_usd_per_mtok=wanted.output_usd_per_mtok,
-        context_tokens=context_tokens,
-        capabilities=None if capabilities is None else frozenset(capabilities),
-    )

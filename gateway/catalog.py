@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from backends.batched.models import name_of
 from backends.protocols import Backend
 from gateway.errors import RequestError
+from gateway.settings import BatchedBackendSettings, Settings
 from policies.calibration import ThresholdRouter
+from policies.difficulty import DifficultyWeights
 from policies.requirements import Capability
 from policies.types import Tier
 
@@ -73,3 +76,44 @@ class Catalog:
 
     def names(self) -> list[str]:
         return [*self.routes, *(name for name in self.models if name not in self.routes)]
+
+
+def catalog_of(
+    settings: Settings, backends: Mapping[str, Backend], weights: DifficultyWeights | None
+) -> Catalog:
+    """The catalog that the settings describe. `weights` are needed by routes of kind difficulty alone."""
+    models = {name: _model(name, settings, backends) for name in settings.models}
+    routes = {}
+    for name, route in settings.routes.items():
+        threshold = None
+        if weights is not None and route.policy.kind == "difficulty":
+            threshold = ThresholdRouter.for_strong_share(weights.calibration, route.policy.strong_share)
+        routes[name] = Route(
+            name=name,
+            small=models[route.small],
+            large=models[route.large],
+            threshold=threshold,
+            fixed_tier="small" if route.policy.kind == "always-small" else "large",
+        )
+    unknown = settings.server.unknown_models
+    return Catalog(routes, models, backends[unknown.backend] if unknown else None)
+
+
+def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Model:
+    wanted = settings.models[name]
+    behind = settings.backends[wanted.backend]
+    context_tokens, capabilities, upstream_name = wanted.context_tokens, wanted.capabilities, wanted.name
+    if isinstance(behind, BatchedBackendSettings):
+        # What the built-in engine can do is known here; of others, only what the config says.
+        context_tokens = context_tokens or behind.context_tokens
+        capabilities = capabilities or []
+        upstream_name = upstream_name or name_of(behind.model)
+    return Model(
+        name=name,
+        upstream_name=upstream_name or name,
+        backend=backends[wanted.backend],
+        input_usd_per_mtok=wanted.input_usd_per_mtok,
+        output_usd_per_mtok=wanted.output_usd_per_mtok,
+        context_tokens=context_tokens,
+        capabilities=None if capabilities is None else frozenset(capabilities),
+    )
