@@ -1,14 +1,16 @@
-"""Cache policy `static`: one similarity threshold for every question."""
+"""Cache policy `static`: one similarity threshold for every question, and a guard against contrasts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.contrast import contrast
 from policies.types import Candidate, Identity, Verdict
 
 
 class StaticPolicy:
-    """Serves the nearest entry when its cosine similarity reaches `min_similarity` in [-1, 1].
+    """Serves the nearest entry whose cosine similarity reaches `min_similarity` in [-1, 1] and whose question
+    shows no contrast to the one asked.
 
     The scale depends on the embedder: unrelated questions score about .1 with MiniLM, about .8 with E5.
     """
@@ -21,8 +23,14 @@ class StaticPolicy:
     def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
         if not candidates:
             return Verdict(candidate=None, reason="nothing cached is comparable")
-        nearest = candidates[0]
-        compared = f"similarity {nearest.similarity:.3f}"
-        if nearest.similarity >= self.min_similarity:
-            return Verdict(candidate=nearest, reason=f"{compared} reaches {self.min_similarity:.3f}")
-        return Verdict(candidate=None, reason=f"{compared} is below {self.min_similarity:.3f}")
+        refused = ""
+        for candidate in candidates:
+            compared = f"similarity {candidate.similarity:.3f}"
+            if candidate.similarity < self.min_similarity:
+                refused = refused or f"{compared} is below {self.min_similarity:.3f}"
+                break
+            difference = contrast(identity.text or "", candidate.text)
+            if not difference:
+                return Verdict(candidate=candidate, reason=f"{compared} reaches {self.min_similarity:.3f}")
+            refused = refused or f"{compared}, but {difference}"
+        return Verdict(candidate=None, reason=refused)

@@ -11,8 +11,8 @@ from policies.types import Candidate, Identity
 IDENTITY = Identity(exact_key=b"k", partition=b"p", text="asked")
 
 
-def candidate(similarity: float, entry_id: int = 1) -> Candidate:
-    return Candidate(entry_id=entry_id, similarity=similarity, text="cached", created_at=0.0)
+def candidate(similarity: float, entry_id: int = 1, text: str = "cached") -> Candidate:
+    return Candidate(entry_id=entry_id, similarity=similarity, text=text, created_at=0.0)
 
 
 def test_serves_the_nearest_that_reaches_the_threshold() -> None:
@@ -35,6 +35,18 @@ def test_below_the_threshold_nothing_is_served() -> None:
 def test_a_threshold_of_zero_is_a_threshold() -> None:
     assert StaticPolicy(0.0).judge(IDENTITY, [candidate(-0.1)], now=0.0).candidate is None
     assert StaticPolicy(0.0).judge(IDENTITY, [candidate(0.1)], now=0.0).candidate is not None
+
+
+def test_a_contrast_is_refused_however_near_and_the_next_entry_is_looked_at() -> None:
+    asked = Identity(exact_key=b"k", partition=b"p", text="turn dark mode on")
+    off = candidate(0.99, 1, "turn dark mode off")
+    verdict = StaticPolicy(0.9).judge(asked, [off], now=0.0)
+    assert verdict.candidate is None
+    assert verdict.reason == "similarity 0.990, but they name opposites"
+    on = candidate(0.95, 2, "please turn dark mode on")
+    assert StaticPolicy(0.9).judge(asked, [off, on], now=0.0).candidate == on
+    far = candidate(0.85, 3, "dark mode on")
+    assert StaticPolicy(0.9).judge(asked, [off, far], now=0.0).reason.endswith("they name opposites")
 
 
 def test_nothing_near() -> None:
