@@ -36,9 +36,9 @@ class Habits:
 
 
 # Temperature and top_p are those of the model card (https://huggingface.co/HuggingFaceTB/
-# SmolLM2-135M-Instruct, "How to use"); it names no top_k or min_p, so those are off. Under the system line
-# of its own chat template the model introduces itself instead of answering; under this one it answers.
-SMOLLM2 = Habits(system="You are a helpful AI assistant.", temperature=0.2, top_p=0.9, top_k=0, min_p=0.0)
+# SmolLM2-135M-Instruct, "How to use"), which calls transformers' generate, whose own top_k is 50. Under the
+# system line of its own chat template the model rambles instead of answering; under this one it answers.
+SMOLLM2 = Habits(system="You are a helpful AI assistant.", temperature=0.2, top_p=0.9, top_k=50, min_p=0.0)
 
 
 def habits_of(model: str) -> Habits:

@@ -25,9 +25,10 @@ STEP_TOKENS = 64
 # llama.cpp rounds a slot's context up to a multiple of this; so do we, to know where it ends.
 _CONTEXT_STEP = 256
 
-# Temperature before the cuts, as in transformers and vLLM, so that the same request means the same on every
-# engine; llama.cpp's own order cuts first.
-_SAMPLERS = ("penalties", "temperature", "top_k", "top_p", "min_p")
+# Temperature before the cuts by probability, as in transformers and vLLM, so that the same request means the
+# same on every engine; llama.cpp's own order cuts first. Top-k, which temperature does not change, goes ahead
+# of it and leaves it fewer tokens.
+_SAMPLERS = ("penalties", "top_k", "temperature", "top_p", "min_p")
 
 # llama.cpp takes this seed to mean "none".
 _NO_SEED = 0xFFFFFFFF
