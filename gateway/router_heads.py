@@ -16,8 +16,12 @@ from policies.routing_eval import average_gap_recovered, routing_curve
 FloatMatrix = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.intp]
 
-PENALTIES: Final = (30.0, 100.0, 300.0, 1000.0, 3000.0)
+PENALTIES: Final = (100.0, 300.0, 1000.0, 3000.0, 10_000.0)
 """Strengths of the L2 penalty that inner folds choose from."""
+LEXICAL_GAIN: Final = 2.0
+"""Lexical features are fewer and each says more than a dimension of the embedding: they are scaled to this
+deviation, the embedding to 1, and so penalised less."""
+_LEVEL_GAIN = 30.0  # makes the penalty on the level of a data set next to nothing
 LIMIT: Final = 4.0
 """Standardised lexical features are clipped to ± this: one odd prompt must not swing the score."""
 _INNER_FOLDS = 3
@@ -29,8 +33,9 @@ class TrainingDependencyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """Makes columns alike before the penalty is applied, and clips the last `lexical` of them to ± LIMIT.
-    `mean`, `scale`: float64 (K,)."""
+    """Makes columns alike before the penalty is applied: the embedding by one scale for all its dimensions,
+    which keeps their proportions, and each of the last `lexical` columns by its own, clipped to ± LIMIT
+    deviations. `mean`, `scale`: float64 (K,)."""
 
     mean: FloatMatrix
     scale: FloatMatrix
@@ -40,13 +45,16 @@ class Scaling:
     def of(cls, rows: FloatMatrix, lexical: int) -> Scaling:
         """`rows` (N, K): [embedding | lexical features], the latter `lexical` columns wide."""
         deviation = rows.std(axis=0)
+        first = rows.shape[1] - lexical
         scale = np.where(deviation > 1e-9, deviation, 1.0)
+        if first:
+            scale[:first] = max(float(np.sqrt(np.mean(deviation[:first] ** 2))), 1e-9)
         return cls(mean=rows.mean(axis=0), scale=scale, lexical=lexical)
 
     def apply(self, rows: FloatMatrix) -> FloatMatrix:
         scaled = (rows - self.mean) / self.scale
         first = scaled.shape[1] - self.lexical
-        np.clip(scaled[:, first:], -LIMIT, LIMIT, out=scaled[:, first:])
+        scaled[:, first:] = np.clip(scaled[:, first:], -LIMIT, LIMIT) * LEXICAL_GAIN
         return scaled
 
 
@@ -117,16 +125,25 @@ def fold_rows(count: int, folds: int, seed: int) -> list[Rows]:
 
 def fit_heads(examples: Examples, penalty: float) -> Heads:
     """Logistic regression of both qualities; a quality between 0 and 1 counts as so much right and so much
-    wrong. Raises TrainingDependencyError."""
+    wrong. Raises TrainingDependencyError.
+
+    Data sets differ in the models they asked and in how they judged them. Each has a level of its own beside
+    the shared weights, or these would learn to tell data sets apart; the bias takes the mean level.
+    """
     scaling = Scaling.of(examples.rows, examples.lexical)
-    rows = scaling.apply(examples.rows)
-    fitted = [_fit(rows, quality, examples.weight, penalty) for quality in (examples.small, examples.large)]
-    return Heads(
-        scaling=scaling,
-        weights=np.stack([weights for weights, _ in fitted], axis=1),
-        bias=np.array([bias for _, bias in fitted]),
-        penalty=penalty,
-    )
+    groups = np.unique(examples.group)
+    judged = groups[groups >= 0] if len(groups) > 1 else groups[:0]
+    member = (examples.group[:, None] == judged).astype(np.float64)
+    rows = np.concatenate([scaling.apply(examples.rows), member * _LEVEL_GAIN], axis=1)
+    columns = examples.rows.shape[1]
+    weights, bias = [], []
+    for quality in (examples.small, examples.large):
+        fitted, intercept = _fit(rows, quality, examples.weight, penalty)
+        weights.append(fitted[:columns])
+        members = member.sum(axis=0)
+        level = float(members @ fitted[columns:]) * _LEVEL_GAIN / max(float(members.sum()), 1.0)
+        bias.append(intercept + level)
+    return Heads(scaling=scaling, weights=np.stack(weights, axis=1), bias=np.array(bias), penalty=penalty)
 
 
 def choose_penalty(examples: Examples, seed: int, penalties: Sequence[float] = PENALTIES) -> float:

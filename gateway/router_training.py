@@ -20,6 +20,7 @@ from gateway.router_data import (
 )
 from gateway.router_embeddings import embed
 from gateway.router_heads import (
+    LEXICAL_GAIN,
     LIMIT,
     Examples,
     FloatMatrix,
@@ -37,7 +38,7 @@ from policies.routing_eval import routing_metrics
 MIN_PROMPTS: Final = 100
 """Fewer labelled prompts than this train nothing worth calibrating."""
 _HELD_OUT = 5  # one of so many prompts is held out
-_ANCHOR_SHARE = 0.1  # of the total weight
+_ANCHOR_SHARE = 0.03  # of the total weight
 _QUANTILES = 1001
 
 
@@ -98,7 +99,7 @@ def train(
     seed, the penalties chosen, the calibration and the held-out figures.
 
     A fifth of the prompts, drawn with `seed`, is never trained on: the figures and, with `everyday`, the
-    calibration come from it. `anchored` prompts make up a tenth of the training weight and no figure.
+    calibration come from it. `anchored` prompts carry 3 % of the training weight and no figure.
     `advance` is told how many more texts are embedded, of `texts_to_embed` in all. Raises TrainingDataError,
     TrainingDependencyError, EmbedderError, EmbeddingCacheError, OSError.
     """
@@ -147,7 +148,10 @@ def texts_to_embed(data: LabelledPrompts, anchored: LabelledPrompts | None, ever
 def _examples(data: LabelledPrompts, anchored: LabelledPrompts | None, prompts: _Prompts) -> Examples:
     names = sorted(set(data.sources))
     group = [names.index(name) for name in data.sources]
-    small, large, weight = [data.small], [data.large], [np.ones(len(data))]
+    # Between one vote a prompt, which a large data set wins, and one vote a data set.
+    rows = np.bincount(group)
+    balance = 1 / np.sqrt(rows)[group]
+    small, large, weight = [data.small], [data.large], [balance / balance.mean()]
     if anchored:
         each = _ANCHOR_SHARE / (1 - _ANCHOR_SHARE) * len(data) / len(anchored)
         group += [-1] * len(anchored)
@@ -179,9 +183,9 @@ def _folded(name: str, embedder: str, joint: Heads, alone: Heads) -> DifficultyW
         scale=joint.scaling.scale[first:].astype(np.float32),
         limit=LIMIT,
         embedding=embedding,
-        lexical=rounded(joint.weights[first:].astype(np.float32)),
+        lexical=rounded((joint.weights[first:] * LEXICAL_GAIN).astype(np.float32)),
         bias=(joint.bias - joint.scaling.mean[:first] @ embedding).astype(np.float32),
-        lexical_only=rounded(alone.weights.astype(np.float32)),
+        lexical_only=rounded((alone.weights * LEXICAL_GAIN).astype(np.float32)),
         lexical_only_bias=alone.bias.astype(np.float32),
         calibration=np.array([0, 1], np.float32),  # until calibrated, a score stands for itself
         lexical_only_calibration=np.array([0, 1], np.float32),

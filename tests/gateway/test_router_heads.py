@@ -130,6 +130,20 @@ def test_examples_of_a_negative_group_judge_nothing() -> None:
     assert choose_penalty(nothing, 0, (3.0, 9.0)) == 3.0
 
 
+def test_the_level_of_a_data_set_is_not_learnt_as_difficulty() -> None:
+    """Two data sets of the same task, one marked strictly, told apart by a column that says nothing else."""
+    lenient, strict = examples_of(1_500), examples_of(1_500, seed=1, group=1)
+    strict.small[:] *= np.random.default_rng(2).random(1_500) < 0.3
+    strict.large[:] *= np.random.default_rng(3).random(1_500) < 0.3
+    lenient.rows[:, 2], strict.rows[:, 2] = -1, 1
+    parts = ("rows", "small", "large", "weight", "group")
+    joined = {part: np.concatenate([getattr(lenient, part), getattr(strict, part)]) for part in parts}
+    apart = fit_heads(Examples(**joined, lexical=2), 10.0).weights[2]
+    joined["group"] = np.zeros(3_000, dtype=np.intp)
+    pooled = fit_heads(Examples(**joined, lexical=2), 10.0).weights[2]
+    assert (np.abs(apart) < np.abs(pooled) / 5).all()
+
+
 def test_folds_are_disjoint_cover_all_rows_and_follow_the_seed() -> None:
     folds = fold_rows(103, 5, seed=2)
     assert sorted(np.concatenate(folds).tolist()) == list(range(103))
