@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,13 @@ def train(
         labelled = read_training_data(data, small or DEFAULT_SMALL, large or DEFAULT_LARGE)
         anchored = router_training.anchors() if anchors else None
         unlabelled = router_training.read_everyday(everyday, EVERYDAY_ROWS, seed)
-        model = OnnxEmbedder.open(embedder, "cpu", threads)
         total = len(router_training.texts_to_embed(labelled, anchored, unlabelled))
-        with click.progressbar(
-            length=total, label="embedding", file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as bar:
+        with (
+            closing(OnnxEmbedder.open(embedder, "cpu", threads)) as model,
+            click.progressbar(
+                length=total, label="embedding", file=sys.stderr, hidden=not sys.stderr.isatty()
+            ) as bar,
+        ):
             about = router_training.train(
                 labelled,
                 model,
@@ -92,7 +95,6 @@ def train(
                 cache=cache or out.parent,
                 advance=bar.update,
             )
-        model.close()
     except (TrainingDataError, TrainingDependencyError, EmbedderError, EmbeddingCacheError) as error:
         raise UserError(str(error)) from None
     except OSError as error:
