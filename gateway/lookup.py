@@ -17,6 +17,8 @@ from policies.protocols import CachePolicy
 from policies.types import Decision, Generate, Identity, Query, Refuse, Request, ServeCached, Verdict
 
 NEIGHBOURS = 5
+MAX_EMBEDDED_CHARACTERS = 50_000
+"""Longer texts are beyond every embedder's window, and tokenizing megabytes would hold up all others."""
 
 Embed = Callable[[str], Awaitable[EncodedText]]
 
@@ -87,7 +89,8 @@ class CacheLookup:
         encoded = await self._encode(identity.text or asked, trace)
         query = self._query(asked, encoded)
         comparable = encoded if identity.text is not None else None
-        if comparable is not None and comparable.truncated:
+        too_long = len(identity.text or "") > MAX_EMBEDDED_CHARACTERS
+        if too_long or (comparable is not None and comparable.truncated):
             trace.truncated = True
             verdict = Verdict(candidate=None, reason="the question is longer than the embedder's window")
             comparable = None
@@ -132,7 +135,7 @@ class CacheLookup:
         return Query(text=asked, vector=encoded.vector, space=self._space)
 
     async def _encode(self, text: str, trace: Trace) -> EncodedText | None:
-        if self._embed is None or not text.strip():
+        if self._embed is None or not text.strip() or len(text) > MAX_EMBEDDED_CHARACTERS:
             return None
         try:
             with trace.stage("embed"):

@@ -88,7 +88,11 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path, toml: str, said: str) ->
     [
         ("xllamacpp", "", "lockgate[local]"),
         ("faiss", "", "lockgate[cpu]"),
-        ("sentence_transformers", '[embeddings]\nkind = "sentence-transformers"\n', "sentence-transformers"),
+        (
+            "sentence_transformers",
+            '[embeddings]\nkind = "sentence-transformers"\nmodel = "minilm"\n',
+            "pip install",
+        ),
     ],
 )
 def test_a_missing_extra_names_what_to_install(tmp_path: Path, module: str, toml: str, install: str) -> None:

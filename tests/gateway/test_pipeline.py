@@ -318,6 +318,18 @@ async def test_a_question_longer_than_the_window_is_never_compared() -> None:
         assert "lockgate_embedder_truncated_total 2.0" in (await test.http.get("/metrics")).text
 
 
+async def test_a_text_of_megabytes_is_not_even_tokenized() -> None:
+    async with running() as test:
+
+        def refuse() -> None:
+            raise AssertionError("the embedder was asked")
+
+        test.embedder.delay = refuse
+        response = await test.ask("x" * 1_000_000)
+        assert "longer than the embedder's window" in response.headers["x-lockgate-reason"]
+        assert "embed" not in response.headers["server-timing"]
+
+
 async def test_conversations_share_only_with_the_same_history() -> None:
     async with running() as test:
 
