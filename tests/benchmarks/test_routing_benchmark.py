@@ -43,8 +43,8 @@ def test_test_prompts_that_are_in_the_training_file_are_not_scored(tmp_path: Pat
         rows = [{"question": question, "scores": scores} for question in questions]
         (llmrouter / f"dcrouter_{part}.json").write_text(json.dumps(rows))
     found = {protocol.name: protocol for protocol in protocols(tmp_path)}
-    [(train, held)] = found["llmrouter_mistral"].split(0)
-    prompts = found["llmrouter_mistral"].data.prompts
+    [(train, held)] = found["llmrouter_mistral_test"].split(0)
+    prompts = found["llmrouter_mistral_test"].data.prompts
     assert [prompts[i] for i in train] == ["a", "b"]
     assert [prompts[i] for i in held] == ["c"]
     assert found["mmlu_5fold"].data.prompts == ("mmlu_responses/mmlu_law.csv",)
