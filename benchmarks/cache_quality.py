@@ -44,7 +44,7 @@ from policies.types import Request
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 STREAMS = ("qqp", "parakqc")
 THRESHOLDS = {
-    "default": (0.90, 0.92, 0.93, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99),
+    "default": (0.92, 0.94, 0.95, 0.96, 0.97, 0.975, 0.98, 0.985, 0.99),
     "minilm": (0.60, 0.70, 0.75, 0.80, 0.85, 0.90, 0.93, 0.96, 0.99),
 }
 QUICK_ROWS = 1_000

@@ -6,7 +6,7 @@ from gateway.config import ConfigError
 from gateway.config_problems import Problem
 
 MEASURED = {
-    "multilingual-e5-small": 0.95,
+    "multilingual-e5-small": 0.975,
     "all-MiniLM-L6-v2": 0.90,
 }
 """By the beginning of the embedder's space. Measured by benchmarks/cache_quality.py: the least of its
