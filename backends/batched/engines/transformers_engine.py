@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from backends.batched.config import DEFAULT_MODEL, BatchedConfig
@@ -21,6 +21,12 @@ _PAGE_TOKENS = 32
 # Prefill tokens per step: between steps the other jobs decode and cancels are heard.
 _STEP_TOKENS_CPU = 128
 _STEP_TOKENS_GPU = 4096
+
+# Values that are legal and, in float32 or int32, end in NaN or an overflow, which end the whole engine:
+# colder than this is greedy, a smaller top_p keeps the best token all the same, a larger top_k keeps all.
+_COLDEST = 1e-3
+_LEAST_TOP_P = 1e-6
+_MOST_TOP_K = 2**31 - 1
 
 # What the engine cannot do, and the value that asks for nothing.
 _UNSUPPORTED = {
@@ -41,7 +47,6 @@ class _Running:
     detokenizer: Detokenizer
     stops: StopStrings
     seen: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class TransformersEngine:
@@ -57,6 +62,8 @@ class TransformersEngine:
         self._manager: Any = None
         self._tokenizer: Any = None
         self._eos: set[int] = set()
+        self._death: str | None = None
+        self._hand_out_thread = threading.Thread(target=self._hand_out, name="hand-out", daemon=True)
 
     def start(self) -> EngineInfo:
         try:
@@ -105,8 +112,15 @@ class TransformersEngine:
             ),
         )
         sampling.install(self._manager)
+        try:
+            self._manager.warmup()  # allocates the KV cache
+        except (RuntimeError, ValueError) as error:
+            raise EngineUnavailable(
+                f"no room for a KV cache of {self._config.max_batch} x {self._context_tokens} tokens: lower "
+                f"max_batch or context_tokens ({error})"
+            ) from error
         self._manager.start()
-        threading.Thread(target=self._hand_out, name="hand-out", daemon=True).start()
+        self._hand_out_thread.start()
 
     def submit(self, job: Job, emit: Callable[[Piece | Failure], None]) -> None:
         prompt = _refusal(job) or self._prompt(job)
@@ -137,9 +151,9 @@ class TransformersEngine:
             self._manager.cancel_request(str(job_id))
 
     def load(self) -> Load:
-        """Raises RuntimeError when the generation thread has died: the worker then ends and is replaced."""
-        if not self._manager.is_running():
-            raise RuntimeError(f"generation died: {self._manager.background_thread_status.fatal_error}")
+        """Raises RuntimeError when generation has died: the worker then ends and is replaced."""
+        if self._death is not None or not self._manager.is_running():
+            raise RuntimeError(f"generation died: {self._death or 'its thread is gone'}")
         with self._lock:
             used = sum(running.prompt_tokens + running.seen for running in self._running.values())
             pool = self._config.max_batch * self._context_tokens
@@ -168,9 +182,14 @@ class TransformersEngine:
             "top_k": asked.top_k if asked.top_k is not None else self._habits.top_k,
             "min_p": asked.min_p if asked.min_p is not None else self._habits.min_p,
         }
-        if wanted["temperature"] == 0:
+        kept = {name: value for name, value in wanted.items() if value is not None}
+        if kept.get("temperature", 1.0) < _COLDEST:
             return {"greedy": 1}
-        return {name: value for name, value in wanted.items() if value is not None}
+        if "top_p" in kept:
+            kept["top_p"] = max(kept["top_p"], _LEAST_TOP_P)
+        if "top_k" in kept:
+            kept["top_k"] = min(kept["top_k"], _MOST_TOP_K)
+        return kept
 
     def _decode(self, tokens: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(
@@ -185,6 +204,10 @@ class TransformersEngine:
                 if not self._manager.is_running():
                     return  # load() tells
                 continue
+            if output.error is not None:
+                # One request's error fails them all. Say nothing: the gateway starts them again.
+                self._death = output.error
+                return
             with self._lock:
                 running = self._running.get(int(output.request_id))
             if running is not None:
@@ -195,9 +218,6 @@ class TransformersEngine:
         fresh, running.seen = tokens[running.seen :], len(tokens)
         text = running.stops.feed(running.detokenizer.feed(fresh))
         finished = output.is_finished()
-        if output.error is not None:
-            self._end(running, Failure(job_id=running.job.id, kind="engine", message=output.error))
-            return
         if finished and not running.stops.stopped:
             text += running.stops.feed(running.detokenizer.flush())
             text += running.stops.flush()
@@ -212,15 +232,12 @@ class TransformersEngine:
                 prompt_tokens=running.prompt_tokens,
                 completion_tokens=len(tokens),
             )
-            self._end(running, last)
+            with self._lock:
+                known = self._running.pop(running.job.id, None) is not None
+            if known:
+                running.emit(last)
         elif text:
             running.emit(Piece(job_id=running.job.id, text=text))
-
-    def _end(self, running: _Running, last: Piece | Failure) -> None:
-        with self._lock:
-            known = self._running.pop(running.job.id, None) is not None
-        if known:
-            running.emit(last)
 
 
 def _refusal(job: Job) -> Failure | None:

@@ -48,15 +48,25 @@ def _text(events: queue.Queue[Any]) -> str:
             return text
 
 
-def test_greedy_is_what_generate_says(tmp_path: Path) -> None:
-    """Token for token: all three prompts in one batch against one by one in the library's plain loop. In
-    float32: in bfloat16 the last bit of a logit depends on what else is in the batch, and best tokens tie."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(default_hf_folder())
-    model = transformers.AutoModelForCausalLM.from_pretrained(default_hf_folder(), dtype="float32").eval()
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    engine = TransformersEngine(BatchedConfig(engine="transformers", model=str(tmp_path), max_batch=4))
-    engine.start()
+@pytest.fixture(scope="module")
+def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TransformersEngine, Path]]:
+    """An engine in float32, and its model's folder. In bfloat16 the last bit of a logit depends on what else
+    is in the batch, and best tokens tie."""
+    folder = tmp_path_factory.mktemp("float32")
+    transformers.AutoTokenizer.from_pretrained(default_hf_folder()).save_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(default_hf_folder(), dtype="float32")
+    model.save_pretrained(folder)
+    made = TransformersEngine(BatchedConfig(engine="transformers", model=str(folder), max_batch=4))
+    made.start()
+    yield made, folder
+    made.close()
+
+
+def test_greedy_is_what_generate_says(exact: tuple[TransformersEngine, Path]) -> None:
+    """Token for token: all three prompts in one batch against one by one in the library's plain loop."""
+    engine, folder = exact
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
     sampling = Sampling(max_tokens=NEW_TOKENS, temperature=0.0)
     runs = [_submit(engine, at, prompt, sampling) for at, prompt in enumerate(PROMPTS, start=1)]
     for prompt, events in zip(PROMPTS, runs, strict=True):
@@ -66,10 +76,10 @@ def test_greedy_is_what_generate_says(tmp_path: Path) -> None:
         out = model.generate(**inputs, max_new_tokens=NEW_TOKENS, do_sample=False)
         expected = tokenizer.decode(out[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         assert _text(events) == expected
-    engine.close()
 
 
-def test_greedy_and_sampled_rows_share_a_batch(engine: TransformersEngine) -> None:
+def test_greedy_and_sampled_rows_share_a_batch(exact: tuple[TransformersEngine, Path]) -> None:
+    engine, _ = exact
     sampling = Sampling(max_tokens=NEW_TOKENS, temperature=0.0)
     alone = _text(_submit(engine, 10, PROMPTS[1], sampling))
     hot = Sampling(max_tokens=NEW_TOKENS, temperature=2.0, top_k=40, top_p=0.95)
@@ -105,6 +115,41 @@ def test_what_it_cannot_do_is_refused_by_name(engine: TransformersEngine, field:
 def test_neutral_penalties_pass(engine: TransformersEngine) -> None:
     neutral = Sampling(max_tokens=2, frequency_penalty=0.0, presence_penalty=0.0, repetition_penalty=1.0)
     assert _text(_submit(engine, 50, "hi", neutral))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(max_tokens=2, temperature=5e-324),
+        Sampling(max_tokens=2, temperature=1e-30, top_p=5e-324),
+        Sampling(max_tokens=2, temperature=1.0, top_p=5e-324, min_p=1.0),
+        Sampling(max_tokens=2, temperature=2.0, top_k=2**62),
+        Sampling(max_tokens=2, temperature=1.0, top_p=1.0, top_k=0, min_p=0.0),
+    ],
+)
+def test_extreme_sampling_does_not_kill_it(engine: TransformersEngine, sampling: Sampling) -> None:
+    assert _text(_submit(engine, 60, "What is the capital of France?", sampling))
+    assert engine.load().running == 0
+
+
+def test_an_error_in_a_step_is_told_by_load_and_not_blamed_on_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a NaN does: the library fails every request of the batch and stops."""
+
+    def broken() -> None:
+        raise RuntimeError("probability tensor contains nan")
+
+    made = TransformersEngine(BatchedConfig(engine="transformers", max_batch=1, context_tokens=128))
+    made.start()
+    try:
+        monkeypatch.setattr(made._manager, "_generation_step", broken)
+        events = _submit(made, 1, "hi", Sampling(max_tokens=2))
+        made._manager._generation_thread.join(timeout=60)
+        made._hand_out_thread.join(timeout=60)
+        with pytest.raises(RuntimeError, match="contains nan"):
+            made.load()
+        assert events.empty()
+    finally:
+        made.close()
 
 
 def test_a_dead_generation_thread_is_told_by_load() -> None:
