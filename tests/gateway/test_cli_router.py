@@ -84,7 +84,7 @@ def test_training_end_to_end(data: Path, tmp_path: Path) -> None:
     result = run(data, "--out", out, "--everyday", everyday, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert report["rows"] == {"trained": 384 + 314, "held_out": 96, "everyday": 60}
+    assert report["rows"] == {"trained": 384 + 424, "held_out": 96, "everyday": 60}
     assert report["held_out"]["answers"]["prompts"] == 96
     assert report["held_out"]["answers"]["router"]["apgr"] > 0.65  # knowing the template gives .725
     file = read_weights(out)

@@ -124,7 +124,7 @@ def test_none_of_these_prompts_is_an_anchor() -> None:
 def test_the_anchors_are_half_easy_half_hard_in_two_languages() -> None:
     path = Path(str(shipped())).parents[1] / "router_anchors.jsonl"
     data = read_training_data([path])
-    assert len(data) == 314
+    assert len(data) == 424
     assert set(data.large) == {1.0}
     assert 0.4 < np.mean(data.small) < 0.6
     korean = np.mean([any("가" <= c <= "힣" for c in prompt) for prompt in data.prompts])
