@@ -233,12 +233,13 @@ class _Starting:
     def _announce_routes(self, catalog: Catalog) -> None:
         for route in catalog.routes.values():
             small, large = route.small, route.large
-            line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
             if small.backend is large.backend and small.upstream_name == large.upstream_name:
-                line += (
-                    "; the same model, so routing is decided and shown but changes nothing"
-                    " (set OPENAI_API_KEY or ANTHROPIC_API_KEY, or [models.large])"
+                line = (
+                    f"{route.name}: small and large are both {_shown(small)}; routes are decided and shown all"
+                    " the same (set OPENAI_API_KEY or ANTHROPIC_API_KEY, or [models.large], for a larger one)"
                 )
+            else:
+                line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
             self._announce("route", line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import os
 import socket
 import sys
@@ -61,6 +62,7 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
     from gateway.app import build_app
     from gateway.assembly import assemble
 
+    announce("lockgate", importlib.metadata.version("lockgate"))
     gateway = await assemble(settings, announce)
     config = uvicorn.Config(
         build_app(gateway),

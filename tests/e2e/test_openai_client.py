@@ -165,7 +165,7 @@ def test_stats_agree_with_metrics(server: Server) -> None:
 
 def test_the_start_says_that_small_and_large_are_the_same_model(server: Server) -> None:
     (line,) = [line for line in server.lines if line.startswith("route")]
-    assert "the same model" in line
+    assert "small and large are both SmolLM2" in line
     assert "OPENAI_API_KEY" in line
 
 
