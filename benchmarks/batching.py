@@ -199,8 +199,8 @@ async def by_batch(
 
 async def measure(options: argparse.Namespace) -> dict[str, Any]:
     sizes = [1, 4, 8] if options.quick else [1, 4, 8, 16]
-    repeats = 2 if options.quick else 5
-    answer_tokens = 32 if options.quick else 64
+    repeats = 2 if options.quick else 3
+    answer_tokens = 32 if options.quick else 48
     questions = Questions(SEED)
     if options.url:
         made = gateway(options.url, options.model, answer_tokens)

@@ -236,7 +236,7 @@ class _Starting:
             if small.backend is large.backend and small.upstream_name == large.upstream_name:
                 line = (
                     f"{route.name}: small and large are both {_shown(small)}; routes are decided and shown all"
-                    " the same (set OPENAI_API_KEY or ANTHROPIC_API_KEY, or [models.large], for a larger one)"
+                    " the same (set OPENAI_API_KEY, ANTHROPIC_API_KEY or [models.large] for a larger one)"
                 )
             else:
                 line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
