@@ -7,7 +7,7 @@ from gateway.config_problems import Problem
 
 MEASURED = {
     "multilingual-e5-small": 0.975,
-    "all-MiniLM-L6-v2": 0.90,
+    "all-MiniLM-L6-v2": 0.96,
 }
 """By the beginning of the embedder's space. Measured by benchmarks/cache_quality.py: the least of its
 thresholds at which at most 1 % of all requests of each stream were answered wrongly."""
