@@ -53,7 +53,7 @@ def routing(result: Result) -> str:
     }
     rows = [
         [
-            shown,
+            f"{shown} ({result[key]['prompts']:,} prompts)",
             f"**{result[key]['apgr']:.3f}**",
             *(f"{result[key][other]['apgr']:.3f}" for other in ("length_only", "random", "oracle")),
             f"{result[key]['cpt50']:.1%}",
@@ -66,7 +66,16 @@ def routing(result: Result) -> str:
 
 
 def batching(result: Result) -> str:
-    raise SystemExit(f"tables: no table for {sorted(result)}")
+    rows = [
+        [str(row["batch"]), f"{row['tokens_per_cpu_s']:.0f}", f"{row['tokens_per_wall_s']:.0f}"]
+        for row in result["by_batch"]
+    ]
+    sentence = (
+        f"Eight at once took {result['at_once_s']:.1f} s, eight in sequence {result['sequence_s']:.1f} s: "
+        f"**{result['wall_ratio']:.2f}** (medians, {result['model']} on {result['engine']}, "
+        f"{result['threads']} thread).\n\n"
+    )
+    return sentence + markdown(["Batch", "Tokens / CPU s", "Tokens / s"], rows)
 
 
 def latency(result: Result) -> str:
@@ -105,7 +114,7 @@ def filled(text: str) -> str:
     """The README with every table made anew."""
 
     def fill(slot: re.Match[str]) -> str:
-        result = json.loads((RESULTS / f"{slot[2]}.json").read_text("utf-8"))
+        result = json.loads((RESULTS / f"{slot[2]}.json").read_text("utf-8"))["results"]
         return f"{slot[1]}\n{TABLES[slot[2]](result)}\n{slot[3]}"
 
     return SLOT.sub(fill, text)

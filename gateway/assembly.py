@@ -236,7 +236,7 @@ class _Starting:
             if small.backend is large.backend and small.upstream_name == large.upstream_name:
                 line = (
                     f"{route.name}: small and large are both {_shown(small)}; routes are decided and shown"
-                    " all the same (for a larger model set OPENAI_API_KEY, ANTHROPIC_API_KEY or [models.large])"
+                    " all the same (for a larger one set OPENAI_API_KEY, ANTHROPIC_API_KEY or [models.large])"
                 )
             else:
                 line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
