@@ -26,11 +26,10 @@ from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.recorder import Recorder
 from gateway.router_weights import read_weights, shipped
-from gateway.routing import Router
 from gateway.settings import BatchedBackendSettings, Settings
 from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
-from policies.difficulty import DifficultyPolicy, DifficultyWeights
+from policies.difficulty import DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
 from policies.static import StaticPolicy
@@ -119,7 +118,6 @@ class _Starting:
         degradation = Degradation(self._metrics)
         weights = _difficulty_weights(settings, engine.space if engine else None)
         catalog = catalog_of(settings, backends, weights)
-        router = Router(DifficultyPolicy(weights) if weights else None)
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
@@ -139,7 +137,7 @@ class _Starting:
         self._announce_routes(catalog)
         return Gateway(
             settings=settings,
-            pipeline=Pipeline(catalog=catalog, lookup=lookup, router=router, generation=generation),
+            pipeline=Pipeline(catalog=catalog, lookup=lookup, generation=generation),
             catalog=catalog,
             authenticator=Authenticator(settings.auth.mode, secret),
             recorder=Recorder(self._metrics),
@@ -275,7 +273,12 @@ def _cache_policy(settings: Settings, space: str | None) -> CachePolicy:
     return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
 
 
-def _difficulty_weights(settings: Settings, space: str | None) -> DifficultyWeights | None:
-    if not any(route.policy.kind == "difficulty" for route in settings.routes.values()):
-        return None
-    return read_weights(shipped(space)).weights
+def _difficulty_weights(settings: Settings, space: str | None) -> dict[str, DifficultyWeights]:
+    """By route. Raises WeightsError."""
+    found = {}
+    for name, route in settings.routes.items():
+        if route.policy.kind == "difficulty":
+            own = route.policy.weights
+            path = shipped(space) if own == "default" else Path(own).expanduser()
+            found[name] = read_weights(path).weights
+    return found

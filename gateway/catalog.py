@@ -10,7 +10,8 @@ from backends.protocols import Backend
 from gateway.errors import RequestError
 from gateway.settings import BatchedBackendSettings, Settings
 from policies.calibration import ThresholdRouter
-from policies.difficulty import DifficultyWeights
+from policies.difficulty import DifficultyPolicy, DifficultyWeights
+from policies.protocols import RoutingPolicy
 from policies.requirements import Capability
 from policies.types import Tier
 
@@ -36,12 +37,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A name behind which a small or a large model answers: by the difficulty score where there is a
-    `threshold`, else always `fixed_tier`."""
+    """A name behind which a small or a large model answers: by the score of `policy` against `threshold`
+    where there are both, else always `fixed_tier`."""
 
     name: str
     small: Model
     large: Model
+    policy: RoutingPolicy | None = None
     threshold: ThresholdRouter | None = None
     fixed_tier: Tier = "large"
 
@@ -79,20 +81,21 @@ class Catalog:
 
 
 def catalog_of(
-    settings: Settings, backends: Mapping[str, Backend], weights: DifficultyWeights | None
+    settings: Settings, backends: Mapping[str, Backend], weights: Mapping[str, DifficultyWeights]
 ) -> Catalog:
-    """The catalog that the settings describe. `weights` are needed by routes of kind difficulty alone."""
+    """The catalog that the settings describe. `weights` are those of the routes of kind difficulty, by the
+    route's name."""
     models = {name: _model(name, settings, backends) for name in settings.models}
     routes = {}
     for name, route in settings.routes.items():
-        threshold = None
-        if weights is not None and route.policy.kind == "difficulty":
-            threshold = ThresholdRouter.for_strong_share(weights.calibration, route.policy.strong_share)
+        trained = weights.get(name)
+        share = route.policy.strong_share
         routes[name] = Route(
             name=name,
             small=models[route.small],
             large=models[route.large],
-            threshold=threshold,
+            policy=DifficultyPolicy(trained) if trained else None,
+            threshold=ThresholdRouter.for_strong_share(trained.calibration, share) if trained else None,
             fixed_tier="small" if route.policy.kind == "always-small" else "large",
         )
     unknown = settings.server.unknown_models

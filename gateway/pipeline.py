@@ -17,7 +17,7 @@ from gateway.catalog import Catalog
 from gateway.errors import RequestError, from_backend
 from gateway.generation import ClientContext, Generation, assemble
 from gateway.lookup import CacheLookup, same_request
-from gateway.routing import Router, asked_text
+from gateway.routing import asked_text, choose_model
 from gateway.single_flight import Flight
 from gateway.trace import Trace
 from gateway.wire.chat_stream import DONE, as_chunks, frame, without_usage
@@ -35,12 +35,9 @@ class Reply:
 class Pipeline:
     """Exact look-up, embedding and search, policy, single flight, routing, backend, store."""
 
-    def __init__(
-        self, *, catalog: Catalog, lookup: CacheLookup, router: Router, generation: Generation
-    ) -> None:
+    def __init__(self, *, catalog: Catalog, lookup: CacheLookup, generation: Generation) -> None:
         self._catalog = catalog
         self._lookup = lookup
-        self._router = router
         self.generation = generation
 
     async def answer(self, request: Request, client: ClientContext, trace: Trace) -> Reply:
@@ -56,7 +53,7 @@ class Pipeline:
                 raise RequestError(decision.reason, status=504, kind="cache_error", code="only_if_cached")
             case Generate() as decision:
                 trace.cache, trace.reason = decision.cache, decision.reason
-        model = self._router.choose(target, request, lookup.query, trace)
+        model = choose_model(target, request, lookup.query, trace)
         if lookup.identity and (entry := await self._lookup.recheck(lookup.identity, request)):
             return self._serve(request, entry, same_request(entry), trace)
         # No await from here until the flight is followed: two equal requests cannot both lead.

@@ -8,7 +8,6 @@ from typing import Any
 
 from gateway.catalog import Model, Route
 from gateway.trace import Trace
-from policies.protocols import RoutingPolicy
 from policies.requirements import estimated_tokens, needed_capabilities
 from policies.types import Query, Request, RouteChoice
 
@@ -16,35 +15,31 @@ DIRECT = "direct"
 """The route shown for a model that was asked for by its own name."""
 
 
-class Router:
-    """Chooses the model that answers, and writes the choice and its reason into the trace."""
+def choose_model(target: Route | Model, request: Request, query: Query, trace: Trace) -> Model:
+    """The model that answers; the choice and its reason go into the trace."""
+    if isinstance(target, Model):
+        trace.route, trace.route_reason = DIRECT, "the model was asked for by name"
+        model = target
+    else:
+        choice = _tier(target, request, query)
+        trace.route, trace.route_reason, trace.score = choice.tier, choice.reason, choice.score
+        model = target.model(choice.tier)
+    trace.model, trace.backend = model.upstream_name, model.backend.name
+    return model
 
-    def __init__(self, policy: RoutingPolicy | None) -> None:
-        self._policy = policy
 
-    def choose(self, target: Route | Model, request: Request, query: Query, trace: Trace) -> Model:
-        if isinstance(target, Model):
-            trace.route, trace.route_reason = DIRECT, "the model was asked for by name"
-            model = target
-        else:
-            choice = self._tier(target, request, query)
-            trace.route, trace.route_reason, trace.score = choice.tier, choice.reason, choice.score
-            model = target.model(choice.tier)
-        trace.model, trace.backend = model.upstream_name, model.backend.name
-        return model
-
-    def _tier(self, route: Route, request: Request, query: Query) -> RouteChoice:
-        if request.route_pin is not None:
-            return RouteChoice(tier=request.route_pin, reason="the client asked for it (x-lockgate-route)")
-        lacking = why_not(route.small, request.body)
-        if lacking and not why_not(route.large, request.body):
-            return RouteChoice(tier="large", reason=f"the small model {lacking}")
-        if route.threshold is None or self._policy is None:
-            return RouteChoice(tier=route.fixed_tier, reason=f"policy always-{route.fixed_tier}")
-        choice = route.threshold.choose(self._policy.score(query))
-        if query.vector is None:
-            return replace(choice, reason=f"{choice.reason}, from the wording alone")
-        return choice
+def _tier(route: Route, request: Request, query: Query) -> RouteChoice:
+    if request.route_pin is not None:
+        return RouteChoice(tier=request.route_pin, reason="the client asked for it (x-lockgate-route)")
+    lacking = why_not(route.small, request.body)
+    if lacking and not why_not(route.large, request.body):
+        return RouteChoice(tier="large", reason=f"the small model {lacking}")
+    if route.policy is None or route.threshold is None:
+        return RouteChoice(tier=route.fixed_tier, reason=f"policy always-{route.fixed_tier}")
+    choice = route.threshold.choose(route.policy.score(query))
+    if query.vector is None:
+        return replace(choice, reason=f"{choice.reason}, from the wording alone")
+    return choice
 
 
 def why_not(model: Model, body: Mapping[str, Any]) -> str:

@@ -75,6 +75,7 @@ class Model(Section):
 class RoutePolicy(Section):
     kind: Literal["difficulty", "always-small", "always-large"] = "difficulty"
     strong_share: Share = 0.3
+    weights: str = Field(default="default", min_length=1)
 
 
 class Route(Section):

@@ -76,6 +76,11 @@ def test_a_host_that_is_not_ours(tmp_path: Path) -> None:
         ('[embeddings]\nmodel = "/no/such/folder"\n', "/no/such/folder"),
         ('[backends.b]\nkind = "batched"\nmodel = "/no/such.gguf"\n', "no model file at /no/such.gguf"),
         ('[cache]\npath = "/proc/nowhere/cache.db"\n', "/proc/nowhere"),
+        (
+            '[backends.b]\nkind = "batched"\n[models.m]\nbackend = "b"\n'
+            '[routes.r]\nsmall = "m"\nlarge = "m"\n[routes.r.policy]\nweights = "/no/such.onnx"\n',
+            "router weights /no/such.onnx cannot be read",
+        ),
     ],
 )
 def test_what_cannot_be_opened_is_named(tmp_path: Path, toml: str, said: str) -> None:

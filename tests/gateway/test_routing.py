@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError
-from gateway.routing import Router, asked_text, why_not
+from gateway.routing import asked_text, choose_model, why_not
 from gateway.trace import Trace
 from policies.calibration import ThresholdRouter
 from policies.types import Query, Request, Tier
@@ -33,7 +34,7 @@ def chosen(score: float, pin: Tier | None = None, route: Route = ROUTE, **fields
     body = {"model": "auto", "messages": [{"role": "user", "content": "x"}], **fields}
     request = Request(api="chat", model="auto", body=body, tenant="t", route_pin=pin)
     trace = Trace(request_id="r")
-    Router(FakeScore(score)).choose(route, request, NO_VECTOR, trace)
+    choose_model(replace(route, policy=FakeScore(score)), request, NO_VECTOR, trace)
     return trace
 
 
