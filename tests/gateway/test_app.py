@@ -6,11 +6,16 @@ import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
+from gateway.router_weights import read_weights, shipped, write_weights
+from policies.difficulty import HEADS
 from tests.gateways import Running, running, told, until
 
 
@@ -68,6 +73,18 @@ async def test_fixed_policies() -> None:
         route = {"small": "small", "large": "large", "policy": {"kind": kind}}
         async with running(routes={"auto": route}) as test:
             assert (await test.ask()).headers["x-lockgate-route"] == tier
+
+
+async def test_a_route_may_bring_weights_of_its_own(tmp_path: Path) -> None:
+    weights = read_weights(shipped()).weights
+    eager = np.zeros(2, np.float32)
+    eager[HEADS.index("large")] = 20.0
+    eager[HEADS.index("small")] = -20.0
+    write_weights(tmp_path / "mine.onnx", replace(weights, lexical_only_bias=eager), {})
+    for own, tier in (({}, "small"), ({"weights": str(tmp_path / "mine.onnx")}, "large")):
+        route = {"small": "small", "large": "large", "policy": {"kind": "difficulty", **own}}
+        async with running(routes={"auto": route}) as test:
+            assert (await test.ask("hello")).headers["x-lockgate-route"] == tier
 
 
 async def test_paths_and_methods_that_are_not_there() -> None:
