@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import parse
+from gateway.config import load, parse
 from tests.servers import Server, serving
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,3 +80,19 @@ def test_the_curl_line_and_the_client_lines_work_as_printed(server: Server, tmp_
     kinds = re.findall(r"^(miss|hit-semantic|hit-exact) (small|large|None)", done.stdout, re.MULTILINE)
     assert [kind for kind, _ in kinds] == ["miss", "hit-semantic", "miss"]
     assert [route for _, route in kinds] == ["small", "None", "large"]
+
+
+def test_the_example_configs_are_valid() -> None:
+    for path in (ROOT / "examples").glob("*.toml"):
+        load(path, {})
+
+
+@pytest.mark.model
+def test_the_client_example_runs(server: Server) -> None:
+    script = ROOT / "examples" / "openai_client.py"
+    done = subprocess.run(
+        [sys.executable, script, server.base_url], capture_output=True, text=True, check=True
+    )
+    kinds = [line.split()[0] for line in done.stdout.splitlines()]
+    assert kinds[1:4] == ["hit-exact", "streamed", "bypass"]
+    assert done.stdout.count("'miss'") == 1
