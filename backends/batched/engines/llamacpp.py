@@ -13,6 +13,7 @@ from typing import Any
 
 from backends.batched.config import BatchedConfig
 from backends.batched.engines.context import overflow
+from backends.batched.engines.slots import Slots
 from backends.batched.gguf import context_length
 from backends.batched.models import batchable_gguf, habits_of, name_of, with_system
 from backends.errors import EngineUnavailable
@@ -56,6 +57,7 @@ class LlamaCppEngine:
         self._running: dict[int, _Running] = {}
         self._lock = threading.Lock()
         self._context_tokens = config.context_tokens
+        self._slots = Slots(config.max_batch)
         self._server: Any = None
 
     def start(self) -> EngineInfo:
@@ -135,11 +137,16 @@ class LlamaCppEngine:
 
     def _generate(self, running: _Running) -> None:
         answer = _Answer(running, self._context_tokens)
+        body = self._body(running.job)
+        slot = self._slots.take("\n".join(message["content"] for message in body["messages"]))
+        if slot is not None:
+            body["id_slot"] = slot
         try:
-            self._server.handle_chat_completions(self._body(running.job), answer.take)
+            self._server.handle_chat_completions(body, answer.take)
             last = answer.last()
         except Exception as error:  # noqa: BLE001  the thread's boundary: a job must end with a word
             last = Failure(job_id=running.job.id, kind="engine", message=f"llama.cpp failed: {error}")
+        self._slots.release(slot)
         with self._lock:
             del self._running[running.job.id]
         if not running.cancelled:
