@@ -107,7 +107,7 @@ SUBJECTS = (
 )  # fmt: skip
 WORDINGS = (
     "How does {} work?", "How does {} work exactly?", "How does {} actually work?", "So how does {} work?",
-    "Can you tell me how {} works?", "how does {} work",
+    "Tell me, how does {} work?", "how does {} work",
 )  # fmt: skip
 
 
@@ -256,7 +256,7 @@ def run(rounds: int, requests: int) -> dict[str, Any]:
         (folder / "bare.py").write_text(BARE_PROXY)
         always_small = '[routes.auto.policy]\nkind = "always-small"'
         gateways = {
-            "cached": {"enabled": "true", "min_similarity": 0.9, "route": ""},
+            "cached": {"enabled": "true", "min_similarity": 0.95, "route": ""},
             "strict": {"enabled": "true", "min_similarity": 1.0, "route": ""},
             "plain": {"enabled": "false", "min_similarity": 0.9, "route": always_small},
         }
