@@ -28,19 +28,21 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def cache_quality(result: Result) -> str:
-    names = {"qqp": "QQP (English)", "parakqc": "ParaKQC (Korean)"}
-    rows = [
-        [
-            f"{names[name]}, {stream['requests']:,} requests",
-            f"{row['min_similarity']:.2f}",
-            f"{row['hit_rate']:.1%} of {stream['perfect_hit_rate']:.1%}",
-            f"{row['error_rate']:.2%}",
-            f"{row['error_rate_among_hits']:.1%}",
-        ]
-        for name, stream in result["streams"].items()
-        for row in stream["thresholds"]
-    ]
-    head = ["Stream", "Threshold", "Hits (of a perfect cache's)", "Wrong, of all requests", "Wrong, of hits"]
+    names = {"qqp": "QQP, English", "parakqc": "ParaKQC, Korean"}
+    streams = result["streams"]
+    head, rows = ["Threshold"], []
+    for name, stream in streams.items():
+        perfect = f"{stream['perfect_hit_rate']:.1%}"
+        head += [f"{names[name]}: hits (perfect: {perfect})", "wrong, of requests", "wrong, of hits"]
+    for together in zip(*(stream["thresholds"] for stream in streams.values()), strict=True):
+        cells = [f"{together[0]['min_similarity']:.3f}"]
+        for row in together:
+            cells += [
+                f"{row['hit_rate']:.1%}",
+                f"{row['error_rate']:.2%}",
+                f"{row['error_rate_among_hits']:.1%}",
+            ]
+        rows.append(cells)
     return markdown(head, rows)
 
 
