@@ -83,6 +83,8 @@ class LlamaCppEngine:
             raise EngineUnavailable(f"llama.cpp cannot load {path}: {error}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+        if self._habits.system is not None:
+            self._read_ahead(self._server, self._habits.system)
         return EngineInfo(
             engine="llamacpp",
             model=name_of(self._config.model),
@@ -110,6 +112,17 @@ class LlamaCppEngine:
         params.hostnames = [str(folder / "llama.sock")]
         params.api_keys = [secrets.token_hex(32)]
         return params
+
+    def _read_ahead(self, server: Any, system: str) -> None:
+        """Lets every slot read the system line that most conversations begin with; does not wait for it."""
+        body = {"messages": [{"role": "system", "content": system}], "max_tokens": 1}
+        for slot in range(self._config.max_batch):
+            threading.Thread(
+                target=server.handle_chat_completions,
+                args=(body | {"id_slot": slot}, lambda answer: True),
+                name=f"read-ahead-{slot}",
+                daemon=True,
+            ).start()
 
     def submit(self, job: Job, emit: Callable[[Piece | Failure], None]) -> None:
         running = _Running(job=job, emit=emit)
