@@ -279,6 +279,7 @@ def test_concurrent_use_gives_no_wrong_result(index: VectorIndex) -> None:
                 future.result(timeout=120)
         finally:
             stop.set()
-        assert all(future.result(timeout=120) > 10 for future in churning)
+        # Together: a busy machine may leave one of them little time.
+        assert sum(future.result(timeout=120) for future in churning) > 30
     left = [index.search(every[i : i + 1], 1, partitions[i])[1][0, 0] == i for i in range(len(every))]
     assert sum(left) == len(index)
