@@ -44,6 +44,11 @@ class BatchedConfig:
     def thread_count(self) -> int:
         return self.threads or max(1, len(os.sched_getaffinity(0)) // 2)
 
+    @property
+    def batch_thread_count(self) -> int:
+        """Of llama.cpp's steps over more than one token."""
+        return self.threads or len(os.sched_getaffinity(0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervision:

@@ -101,7 +101,10 @@ class LlamaCppEngine:
         params.n_batch = STEP_TOKENS
         params.n_ubatch = STEP_TOKENS
         params.cpuparams.n_threads = config.thread_count
-        params.cpuparams_batch.n_threads = config.thread_count
+        # One sequence is bound by memory, a batch by arithmetic. Without polling, a thread that waits for
+        # another one sleeps: a full house of spinning threads stalls on a busy machine.
+        params.cpuparams_batch.n_threads = config.batch_thread_count
+        params.cpuparams.poll = params.cpuparams_batch.poll = 0
         params.cache_ram_mib = 0  # its default keeps up to 8 GiB of past prompts
         params.cache_idle_slots = False
         params.reasoning_format = xllamacpp.common_reasoning_format.COMMON_REASONING_FORMAT_NONE
