@@ -74,7 +74,7 @@ def batching(result: Result) -> str:
     ]
     sentence = (
         f"Eight at once took {result['at_once_s']:.1f} s, eight in sequence {result['sequence_s']:.1f} s: "
-        f"**{result['wall_ratio']:.2f}** (medians, {result['model']} on {result['engine']}, 2 cores).\n\n"
+        f"**{result['wall_ratio']:.2f}** (medians, {result['model']} on {result['engine']}, {result['cores']} cores).\n\n"
     )
     return sentence + markdown(["Batch", "Tokens / CPU s", "Tokens / s"], rows)
 
@@ -115,7 +115,8 @@ def filled(text: str) -> str:
     """The README with every table made anew."""
 
     def fill(slot: re.Match[str]) -> str:
-        result = json.loads((RESULTS / f"{slot[2]}.json").read_text("utf-8"))["results"]
+        written = json.loads((RESULTS / f"{slot[2]}.json").read_text("utf-8"))
+        result = {**written["results"], "cores": written["environment"]["cores"]}
         return f"{slot[1]}\n{TABLES[slot[2]](result)}\n{slot[3]}"
 
     return SLOT.sub(fill, text)
