@@ -74,7 +74,8 @@ def batching(result: Result) -> str:
     ]
     sentence = (
         f"Eight at once took {result['at_once_s']:.1f} s, eight in sequence {result['sequence_s']:.1f} s: "
-        f"**{result['wall_ratio']:.2f}** (medians, {result['model']} on {result['engine']}, {result['cores']} cores).\n\n"
+        f"**{result['wall_ratio']:.2f}** (medians, {result['model']} on {result['engine']}, "
+        f"{result['cores']} cores).\n\n"
     )
     return sentence + markdown(["Batch", "Tokens / CPU s", "Tokens / s"], rows)
 
