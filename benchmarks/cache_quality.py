@@ -1,16 +1,16 @@
 """How often the semantic cache answers, and how often wrongly, for each similarity threshold.
 
 Replays a stream of labelled questions in order, from an empty cache, through the real request path: exact
-look-up, embedder, FAISS, cache policy, single flight, routing, store. Only the model is replaced, by a backend
-that counts its calls and answers with the label of the question it was asked, so that a cached answer is
-wrong exactly when its label is not the question's. Questions with label -1 are asked once: any hit on them
-is wrong.
+look-up, embedder, FAISS, cache policy, single flight, routing, store. Only the model is replaced, by a
+backend that counts its calls and answers with the label of the question it was asked, so that a cached
+answer is wrong exactly when its label is not the question's. Questions with label -1 are asked once: any hit
+on them is wrong.
 
     python benchmarks/cache_quality.py [--quick] [--json] [--embedder default|minilm] [--data FOLDER]
 
 --json prints one object: `streams`, by name, each with `requests`, `perfect_hit_rate` (questions whose label
-came before) and `thresholds`: a list of `min_similarity`, `hit_rate`, `semantic_hit_rate`, `error_rate` (wrong
-answers over all requests), `error_rate_among_hits`, `upstream_calls`; `embedder`, `environment`.
+came before) and `thresholds`: a list of `min_similarity`, `hit_rate`, `semantic_hit_rate`, `error_rate`
+(wrong answers over all requests), `error_rate_among_hits`, `upstream_calls`; `embedder`, `environment`.
 Seed: none is used; the order of the streams is fixed in their files.
 """
 
