@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -99,8 +101,10 @@ class WorkerProcess:
         """At once and for good; returns when the process is gone and its output read."""
         self._writer.close()
         if self._process.returncode is None:
+            # Not Process.kill: it polls first, and so may take the exit status of a worker that just died
+            # from under the event loop, which then reports 255 for whatever it was.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         await self._listening
         with contextlib.suppress(OSError):
