@@ -21,7 +21,7 @@ _MODULES = {"Transformer", "Pooling", "Normalize"}
 
 def pooling(folder: Path) -> Pooling:
     """How token vectors become one vector; the mean where nothing is said. Raises EmbedderError on a kind
-    that is not implemented, or on layers after the pooling. A missing Normalize layer changes no direction:
+    other than mean and cls, or on layers after the pooling. A missing Normalize layer changes no direction:
     vectors get unit norm in any case."""
     for module in _read(folder / "modules.json", []):
         kind = _kind(module)

@@ -7,6 +7,7 @@ twice for each of 8 rows takes one core 80 ms, most of a step of the default mod
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ _MINUS_INFINITY = float("-inf")
 _NUCLEUS = 256
 
 
-class _PerRequest:
+class _PerRequest(ABC):
     """One number per request, named `name` among the keyword arguments of `add_request`. `neutral` means
     that the row is left alone. The interface is that of the library's ContinuousBatchingLogitsProcessor;
     `install` registers these classes with it, so that nothing here imports torch."""
@@ -57,10 +58,10 @@ class _PerRequest:
             scores[active] = self.cut(scores[active], values[active].unsqueeze(-1))
         return scores
 
+    @abstractmethod
     def cut(self, scores: Any, values: Any) -> Any:
         """The rows as they are when `values`, one per row, apply. `scores` has shape (rows, vocabulary),
         `values` (rows, 1)."""
-        raise NotImplementedError
 
 
 class Greedy(_PerRequest):
