@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+Api = Literal["chat", "completions", "responses", "messages", "embeddings"]
+"""OpenAI's chat completions, completions, responses and embeddings; Anthropic's messages."""
 CacheStatus = Literal["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"]
 Tier = Literal["small", "large"]
 
@@ -21,6 +23,18 @@ class CacheDirectives:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one generation. `prompt_tokens` is the whole prompt; of it `cached_tokens` were read from
+    the provider's prompt cache and `cache_write_tokens` written to it, each at a price of its own."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One client request, parsed and validated but with every field the client sent kept in `body`.
 
@@ -28,7 +42,7 @@ class Request:
     for a tier (`x-lockgate-route`).
     """
 
-    api: Literal["chat"]
+    api: Api
     model: str
     body: Mapping[str, Any]
     tenant: str
