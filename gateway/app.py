@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from gateway.assembly import Gateway
 from gateway.chat_endpoint import ChatEndpoint
-from gateway.errors import RequestError
+from gateway.errors import RequestError, openai_error_body
 from gateway.metrics import CONTENT_TYPE
 from gateway.stats import figures
 
@@ -127,7 +127,7 @@ def json_response(body: object, status: int = 200) -> Response:
 
 async def request_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    return Response(error.body, error.status, error.headers, media_type="application/json")
+    return Response(openai_error_body(error), error.status, error.headers, media_type="application/json")
 
 
 async def http_error(request: Request, error: Exception) -> Response:

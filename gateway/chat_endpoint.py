@@ -10,7 +10,7 @@ from typing import cast
 from starlette.types import Receive, Scope, Send
 
 from gateway.auth import Authenticator
-from gateway.errors import RequestError
+from gateway.errors import RequestError, openai_error_body
 from gateway.generation import ClientContext
 from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body, send_events
 from gateway.pipeline import Pipeline, Reply
@@ -49,7 +49,7 @@ class ChatEndpoint:
         except RequestError as error:
             trace.status, trace.error = error.status, str(error)
             kept = [(name.encode(), value.encode("latin-1")) for name, value in error.headers.items()]
-            await send_body(send, error.status, [*trace.headers(), *kept], error.body, JSON)
+            await send_body(send, error.status, [*trace.headers(), *kept], openai_error_body(error), JSON)
         except BaseException as error:
             trace.status, trace.error = 500, type(error).__name__
             raise

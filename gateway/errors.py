@@ -1,4 +1,4 @@
-"""Errors of the HTTP edge: one exception that a client's request can end in, and its OpenAI form."""
+"""Errors of the HTTP edge: the one exception that a client's request can end in."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from policies.types import Api
 
 
 class RequestError(Exception):
-    """Ends a request with an HTTP error. `kind` and `code` are OpenAI's error `type` and `code`; `param`
-    names the field. `body` replaces the whole error body when an upstream has already written one."""
+    """Ends a request with an HTTP error, which the API's dialect writes in its own shape.
+
+    `kind` and `code` are OpenAI's error `type` and `code`; `param` names the field. `upstream_body` is what
+    an upstream wrote itself, in the shape of `upstream_api`, with every secret taken out; else b"".
+    """
 
     def __init__(
         self,
@@ -33,7 +37,8 @@ class RequestError(Exception):
         code: str | None = None,
         param: str | None = None,
         headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
+        upstream_body: bytes = b"",
+        upstream_api: Api = "chat",
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -41,9 +46,16 @@ class RequestError(Exception):
         self.code = code
         self.param = param
         self.headers = dict(headers or {})
-        self.body = body or orjson.dumps(
-            {"error": {"message": message, "type": kind, "param": param, "code": code}}
-        )
+        self.upstream_body = upstream_body
+        self.upstream_api = upstream_api
+
+
+def openai_error_body(error: RequestError) -> bytes:
+    """The shape all of OpenAI's APIs share; an upstream's own body, where it has that shape, as it is."""
+    if _in_openai_shape(error.upstream_body):
+        return error.upstream_body
+    fields = {"message": str(error), "type": error.kind, "param": error.param, "code": error.code}
+    return orjson.dumps({"error": fields})
 
 
 _SERVER_FAULTS: dict[type[BackendError], tuple[int, str]] = {
@@ -62,7 +74,7 @@ def from_backend(error: BackendError) -> RequestError:
         case UpstreamRejected():
             kind = "invalid_request_error" if error.status < 500 else "upstream_error"
             return RequestError(
-                message, status=error.status, kind=kind, headers=error.headers, body=_error_body(error.body)
+                message, status=error.status, kind=kind, headers=error.headers, upstream_body=error.body
             )
         case InvalidCall():
             return RequestError(message, param=error.param)
@@ -80,10 +92,13 @@ def from_backend(error: BackendError) -> RequestError:
             return RequestError(message, status=status, kind="upstream_error", code=code)
 
 
-def _error_body(body: bytes) -> bytes:
-    """The upstream's body if it is an error in OpenAI's shape, else b"" (ours is written instead)."""
+def _in_openai_shape(body: bytes) -> bool:
+    if not body:
+        return False
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return b""
-    return body if isinstance(parsed, dict) and isinstance(parsed.get("error"), dict) else b""
+        return False
+    return (
+        isinstance(parsed, dict) and isinstance(parsed.get("error"), dict) and parsed.get("type") != "error"
+    )

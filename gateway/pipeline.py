@@ -14,7 +14,7 @@ import orjson
 from backends.errors import BackendError
 from embeddings.protocols import Entry
 from gateway.catalog import Catalog
-from gateway.errors import RequestError, from_backend
+from gateway.errors import RequestError, from_backend, openai_error_body
 from gateway.generation import ClientContext, Generation, assemble
 from gateway.lookup import CacheLookup, same_request
 from gateway.routing import asked_text, choose_model
@@ -139,6 +139,6 @@ async def _stream(request: Request, flight: Flight, trace: Trace) -> Reply:
             except BackendError as error:
                 # The status is long sent: OpenAI's clients read an error event, and no [DONE] follows.
                 trace.error = str(error)
-                yield frame(from_backend(error).body)
+                yield frame(openai_error_body(from_backend(error)))
 
     return Reply(frames=frames())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from backends.errors import BackendError, Overloaded, UpstreamRejected
-from gateway.errors import RequestError, from_backend
+from gateway.errors import RequestError, from_backend, openai_error_body
 
 
 def test_the_body_is_openais_shape() -> None:
     error = RequestError("no", status=404, code="c", param="p")
-    assert json.loads(error.body) == {
+    assert json.loads(openai_error_body(error)) == {
         "error": {"message": "no", "type": "invalid_request_error", "param": "p", "code": "c"}
     }
 
@@ -18,14 +18,14 @@ def test_the_body_is_openais_shape() -> None:
 def test_an_upstreams_own_error_is_kept_byte_for_byte() -> None:
     body = b'{"error": {"message": "m", "type": "t", "extra": 1}}'
     error = from_backend(UpstreamRejected("m", status=418, body=body, headers={"retry-after": "7"}))
-    assert (error.status, error.body, error.headers) == (418, body, {"retry-after": "7"})
+    assert (error.status, openai_error_body(error), error.headers) == (418, body, {"retry-after": "7"})
 
 
 def test_an_upstreams_error_of_another_shape_is_put_into_ours() -> None:
     for body in (b"", b"[]", b'{"error": "flat"}', b'{"detail": "x"}', b"<html>"):
         error = from_backend(UpstreamRejected("told", status=500, body=body, headers={}))
-        assert json.loads(error.body)["error"]["message"] == "told"
-        assert json.loads(error.body)["error"]["type"] == "upstream_error"
+        assert json.loads(openai_error_body(error))["error"]["message"] == "told"
+        assert json.loads(openai_error_body(error))["error"]["type"] == "upstream_error"
 
 
 def test_retry_after_is_whole_seconds_and_at_least_one() -> None:
