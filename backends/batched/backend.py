@@ -15,6 +15,7 @@ from backends.batched.request import include_usage, messages_of, refuse_unsuppor
 from backends.batched.supervisor import Supervisor
 from backends.errors import BackendError, InvalidCall
 from backends.protocols import Call, Chunk, Health, Job, Load, Piece
+from policies.types import Api
 
 # No tokenizer has a longer token, so more characters than this per token of context never fit, and need
 # not be tokenized to know it.
@@ -49,6 +50,10 @@ class BatchedBackend:
     @property
     def name(self) -> str:
         return self._name
+
+    @property
+    def apis(self) -> frozenset[Api]:
+        return frozenset({"chat"})
 
     @property
     def worker_pid(self) -> int | None:
@@ -88,7 +93,7 @@ class BatchedBackend:
         try:
             async for piece in _pieces(ticket, answer):
                 if call.stream:
-                    for chunk in answer.stream(piece, include_usage=usage):
+                    for chunk in answer.stream(piece, usage_asked=usage):
                         yield chunk
                 elif (whole := answer.collect(piece)) is not None:
                     yield whole

@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server says when it refuses, with every secret taken out."""
+"""What a server says when it refuses, with every secret taken out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 import orjson
 
 from backends.errors import UpstreamRejected
+from backends.forwarding import client_may_see
 
-_KEPT_HEADERS = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
-_KEPT_PREFIX = "x-ratelimit-"
 _REDACTED = "[redacted]"
 _LEAST_SECRET = 4  # shorter values cannot be told from ordinary text
 
@@ -81,9 +80,9 @@ def rejection(
             body = orjson.dumps(clean)
         message = error_message(clean)
     kept = {
-        key.lower(): redactor.text(value)
+        lower: redactor.text(value)
         for key, value in headers.items()
-        if key.lower() in _KEPT_HEADERS or key.lower().startswith(_KEPT_PREFIX)
+        if client_may_see(lower := key.lower())
     }
     text = (
         f"{name} answered {status}: {message}" if message else f"{name} answered {status} without saying why"
