@@ -44,6 +44,7 @@ class Embeddings(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = Field(default=1, ge=1, le=256)
     deadline_ms: int = Field(default=250, ge=1)
+    usd_per_cpu_hour: float = Field(default=0.05, ge=0.0)
 
 
 class CachePolicySettings(Section):
@@ -63,12 +64,20 @@ class Cache(Section):
     policy: CachePolicySettings = CachePolicySettings()
 
 
+class Ledger(Section):
+    enabled: bool = True
+    path: str = Field(default="~/.local/share/lockgate/ledger.db", min_length=1)
+    retention_days: int = Field(default=400, ge=1, le=36_500)
+
+
 class Model(Section):
     backend: str
     name: str | None = None
     context_tokens: int | None = Field(default=None, ge=1)
     input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
     output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    cached_input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
+    cache_write_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     capabilities: list[Capability] | None = None
 
 
@@ -112,6 +121,7 @@ class Settings(Section):
     auth: Auth = Auth()
     embeddings: Embeddings = Embeddings()
     cache: Cache = Cache()
+    ledger: Ledger = Ledger()
     models: dict[str, Model] = {}
     routes: dict[str, Route] = {}
     backends: dict[str, BackendSettings] = {}
