@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct
 
+from gateway.wire.dialect import Asked
 from gateway.wire.validation import checked, field_error, parse_object
 from policies.types import CacheDirectives, Request, Tier
 
@@ -73,18 +74,28 @@ def parse_chat(
 ) -> Request:
     """Raises RequestError (400), naming the field that is wrong."""
     body = parse_object(raw)
+    asked = check(body)
+    return Request(
+        api="chat",
+        model=asked.model,
+        body=body,
+        tenant=tenant,
+        stream=asked.stream,
+        include_usage=asked.include_usage,
+        route_pin=route_pin,
+        cache=cache or CacheDirectives(),
+    )
+
+
+def check(body: dict[str, Any]) -> Asked:
+    """Raises RequestError (400), naming the field that is wrong."""
     fields = checked(body, _ChatFields, choices={"role": ROLES})
     for i, message in enumerate(fields.messages):
         _check_message(message, f"messages[{i}]")
-    return Request(
-        api="chat",
+    return Asked(
         model=fields.model,
-        body=body,
-        tenant=tenant,
         stream=bool(fields.stream),
         include_usage=bool(fields.stream_options and fields.stream_options.include_usage),
-        route_pin=route_pin,
-        cache=cache or CacheDirectives(),
     )
 
 
