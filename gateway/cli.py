@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gateway.cli_keys import keys
 from gateway.cli_router import router
 
 DEFAULT_CONFIG = Path("config.toml")
@@ -134,3 +135,4 @@ def stats(url: str, token: str | None, as_json: bool) -> None:
 
 
 main.add_command(router)
+main.add_command(keys)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.settings import Settings
+from gateway.settings import AuthKey, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,10 @@ _EXPECTED = {
     "model_type": "a table",
     "model_attributes_type": "a table",
     "string_too_short": "text that is not empty",
+    "finite_number": "a number",
     "string_pattern_mismatch": "an address that begins with http:// or https://",
 }
+_SHOWN_OF_A_KEY = AuthKey.model_fields.keys() - {"sha256"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
@@ -63,6 +65,8 @@ def _in_path(step: str | int) -> bool:
 
 def _expected(item: dict[str, Any]) -> str:
     kind, context = item["type"], item.get("ctx", {})
+    if kind == "string_pattern_mismatch" and item["loc"][-1] == "sha256":
+        return "the SHA-256 of a key, 64 hex digits (`lockgate keys hash`)"
     if kind == "extra_forbidden":
         return f"one of the known keys {', '.join(_known_keys(item['loc'][:-1]))}"
     if kind in _EXPECTED:
@@ -105,8 +109,16 @@ def shown(key: str, value: Any) -> str:
     """The value as TOML would write it; secrets and whole tables are not shown."""
     if value is None or value == "" or isinstance(value, Mapping):
         return ""
-    if key.rsplit(".", 1)[-1] in ("api_key", "admin_token", "sha256"):
+    if _may_be_secret(key):
         return "(secret)"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _may_be_secret(key: str) -> bool:
+    """Under auth everything that is not known to be none: a key may stand where none belongs."""
+    name = key.rsplit(".", 1)[-1]
+    if key.startswith("auth."):
+        return key != "auth.mode" and (key.count(".") < 3 or name not in _SHOWN_OF_A_KEY)
+    return name in ("api_key", "admin_token", "sha256")

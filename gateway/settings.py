@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from policies.requirements import Capability
 
@@ -35,8 +36,38 @@ class Server(Section):
     unknown_models: UnknownModels | None = None
 
 
+class AuthKey(Section):
+    """A key that lets a client in. A limit that is absent is none; the tenant is then the key's name."""
+
+    sha256: str = Field(pattern=r"^[0-9a-fA-F]{64}$")
+    tenant: str | None = Field(default=None, min_length=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    budget_usd_per_month: float | None = Field(default=None, gt=0.0, allow_inf_nan=False)
+
+
 class Auth(Section):
-    mode: Literal["passthrough", "open"] = "passthrough"
+    mode: Literal["passthrough", "keys", "open"] = "passthrough"
+    keys: dict[Annotated[str, Field(min_length=1)], AuthKey] = Field(default={}, validate_default=True)
+
+    @field_validator("keys")
+    @classmethod
+    def _keys_are_there_and_differ(cls, keys: dict[str, AuthKey], info: ValidationInfo) -> dict[str, AuthKey]:
+        if not keys and info.data.get("mode") == "keys":
+            raise PydanticCustomError(
+                "no_keys",
+                'at least one [auth.keys.NAME] table when auth.mode = "keys" (`lockgate keys new NAME`)',
+            )
+        first: dict[str, str] = {}
+        twice = []
+        for name, key in keys.items():
+            other = first.setdefault(key.sha256.lower(), name)
+            if other != name:
+                same = PydanticCustomError("same_key", f"a key of its own: auth.keys.{other} has the same")
+                twice.append(InitErrorDetails(type=same, loc=(name, "sha256"), input=None))
+        if twice:
+            raise ValidationError.from_exception_data("keys", twice)
+        return keys
 
 
 class Embeddings(Section):
@@ -45,6 +76,7 @@ class Embeddings(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: int = Field(default=1, ge=1, le=256)
     deadline_ms: int = Field(default=250, ge=1)
+    usd_per_cpu_hour: float = Field(default=0.05, ge=0.0)
 
 
 class CachePolicySettings(Section):
@@ -64,12 +96,20 @@ class Cache(Section):
     policy: CachePolicySettings = CachePolicySettings()
 
 
+class Ledger(Section):
+    enabled: bool = True
+    path: str = Field(default="~/.local/share/lockgate/ledger.db", min_length=1)
+    retention_days: int = Field(default=400, ge=1, le=36_500)
+
+
 class Model(Section):
     backend: str
     name: str | None = None
     context_tokens: int | None = Field(default=None, ge=1)
     input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
     output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    cached_input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
+    cache_write_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     capabilities: list[Capability] | None = None
 
 
@@ -133,6 +173,7 @@ class Settings(Section):
     auth: Auth = Auth()
     embeddings: Embeddings = Embeddings()
     cache: Cache = Cache()
+    ledger: Ledger = Ledger()
     models: dict[str, Model] = {}
     routes: dict[str, Route] = {}
     backends: dict[str, BackendSettings] = {}

@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
+from gateway.errors import RequestError, openai_error_body
+from policies.types import Usage
+
 DONE = b"data: [DONE]\n\n"
 
 _WORDS = re.compile(r"\s*\S+|\s+")
@@ -17,11 +22,40 @@ def frame(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
+def error_frame(error: RequestError) -> bytes:
+    """An error as an event of a stream that had begun: OpenAI's clients raise it."""
+    # An upstream's own body may be written over many lines; an event's data is one.
+    return frame(orjson.dumps(orjson.loads(openai_error_body(error))))
+
+
+def usage_of(body: Mapping[str, Any]) -> Usage | None:
+    """The `usage` of a chat completion, a completion or a chunk of one; None when it has none.
+
+    OpenAI counts the tokens read from its prompt cache into `prompt_tokens`.
+    """
+    usage = body.get("usage")
+    if not isinstance(usage, Mapping):
+        return None
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, Mapping) else {}
+    return Usage(
+        prompt_tokens=tokens(usage.get("prompt_tokens")),
+        completion_tokens=tokens(usage.get("completion_tokens")),
+        cached_tokens=tokens(details.get("cached_tokens")),
+        cache_write_tokens=tokens(details.get("cache_write_tokens")),
+    )
+
+
+def tokens(value: Any) -> int:
+    """A count as an upstream wrote it; 0 for what is none."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0
+
+
 class Assembler:
     """Puts a stream's chunks together to the `chat.completion` they stand for.
 
-    Text fields of a delta (content, reasoning_content, refusal, tool-call arguments) are joined; the
-    rest is kept as last seen, so that fields unknown to us survive.
+    Text fields of a delta (content, reasoning_content, refusal, tool-call arguments) are joined, and so
+    are lists; the rest is kept as last seen, so that fields unknown to us survive.
     """
 
     def __init__(self) -> None:
@@ -44,7 +78,7 @@ class Assembler:
                 if name == "delta":
                     _merge(choice["message"], value or {})
                 elif name == "logprobs" and value and choice.get("logprobs"):
-                    _merge_logprobs(choice["logprobs"], value)
+                    choice["logprobs"] = merge_logprobs(choice["logprobs"], value)
                 elif name != "index" and (value is not None or name not in choice):
                     choice[name] = value
 
@@ -60,11 +94,20 @@ class Assembler:
             whole["usage"] = self.usage
         return whole
 
+    def answer(self) -> dict[str, Any]:
+        return self.completion()
+
 
 def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for name, value in delta.items():
         if name == "tool_calls" and isinstance(value, list):
-            _merge_tool_calls(message.setdefault("tool_calls", []), value)
+            if not isinstance(message.get(name), list):
+                message[name] = []
+            _merge_tool_calls(message[name], value)
+        elif name == "function_call" and isinstance(value, dict):
+            message[name] = _merge_function(message.get(name) or {}, value)
+        elif isinstance(value, list) and isinstance(message.get(name), list):
+            message[name] = [*message[name], *value]
         elif isinstance(value, str) and isinstance(message.get(name), str) and name != "role":
             message[name] += value
         elif value is not None or name not in message:
@@ -73,28 +116,37 @@ def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[Any]) -> None:
     for piece in pieces:
-        index = piece.get("index", len(calls))
+        index = piece.get("index")
+        index = index if isinstance(index, int) else len(calls)
         while len(calls) <= index:
             calls.append({})
         call = calls[index]
         for name, value in piece.items():
             if name == "function":
-                function = call.setdefault("function", {})
-                for key, part in value.items():
-                    if key == "arguments" and part is not None:
-                        function[key] = (function.get(key) or "") + part
-                    elif part is not None:
-                        function[key] = part
+                call[name] = _merge_function(call.get(name) or {}, value or {})
             elif name != "index" and value is not None:
                 call[name] = value
 
 
-def _merge_logprobs(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
+def _merge_function(function: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(function)
     for name, value in piece.items():
-        if isinstance(value, list) and isinstance(whole.get(name), list):
-            whole[name] = [*whole[name], *value]
+        if name == "arguments" and value is not None:
+            merged[name] = (merged.get(name) or "") + value
         elif value is not None:
-            whole[name] = value
+            merged[name] = value
+    return merged
+
+
+def merge_logprobs(whole: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
+    """Log-probabilities of one piece of text after those of the text before it: lists are joined."""
+    merged = dict(whole)
+    for name, value in piece.items():
+        if isinstance(value, list) and isinstance(merged.get(name), list):
+            merged[name] = [*merged[name], *value]
+        elif value is not None:
+            merged[name] = value
+    return merged
 
 
 def as_chunks(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator[dict[str, Any]]:
@@ -111,27 +163,39 @@ def as_chunks(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator
         tool_calls = message.pop("tool_calls", None)
         content = message.pop("content", None)
         role = message.pop("role", "assistant")
-        yield chunk(index, {"role": role, "content": "" if content is not None else None})
+        yield chunk(index, {"role": role, "content": "" if isinstance(content, str) else None})
         for name, value in message.items():
             if value is not None:
                 yield chunk(index, {name: value})
-        for text in _pieces(content or ""):
+        for text in pieces(content) if isinstance(content, str) else ():
             yield chunk(index, {"content": text})
+        if isinstance(content, list):
+            yield chunk(index, {"content": content})
         for i, call in enumerate(tool_calls or ()):
             yield chunk(index, {"tool_calls": [{"index": i, **call}]})
         last = chunk(index, {}, choice.get("finish_reason"))
-        if choice.get("logprobs") is not None:
-            last["choices"][0]["logprobs"] = choice["logprobs"]
+        # Log-probabilities, and what is unknown to us, in one piece.
+        last["choices"][0] |= {
+            name: value for name, value in choice.items() if name not in ("index", "message", "finish_reason")
+        }
         yield last
     if include_usage and completion.get("usage") is not None:
         yield {**head, "choices": [], "usage": completion["usage"]}
 
 
-def _pieces(text: str) -> Iterator[str]:
+def pieces(text: str) -> Iterator[str]:
     """The text in pieces of a few words; joined they give it back exactly."""
     words = _WORDS.findall(text)
     for at in range(0, len(words), _WORDS_A_CHUNK):
         yield "".join(words[at : at + _WORDS_A_CHUNK])
+
+
+def text_in(content: Any) -> str:
+    """The text of an answer's `content`, which some servers write as a list of parts."""
+    if isinstance(content, list):
+        texts = (part.get("text") for part in content if isinstance(part, Mapping))
+        return "".join(text for text in texts if isinstance(text, str))
+    return content if isinstance(content, str) else ""
 
 
 def without_usage(body: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,0 +1,73 @@
+"""OpenAI's chat completions as a dialect: https://platform.openai.com/docs/api-reference/chat"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from gateway.errors import RequestError, openai_error_body
+from gateway.wire import chat, chat_stream
+from gateway.wire.dialect import Asked, Json
+from policies.types import Api, Usage
+
+CLEAN_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
+
+
+class ChatDialect:
+    """`POST /v1/chat/completions`; an answer is a `chat.completion`, an event a `chat.completion.chunk`."""
+
+    api: Api = "chat"
+    end = chat_stream.DONE
+
+    def check(self, body: dict[str, Any]) -> Asked:
+        return chat.check(body)
+
+    def chat_view(self, body: Json) -> Json:
+        return body
+
+    def without_question(self, body: Json) -> Json:
+        messages = list(body.get("messages") or ())
+        if messages:
+            messages[-1] = {name: value for name, value in messages[-1].items() if name != "content"}
+        return {**body, "messages": messages}
+
+    def assembler(self) -> chat_stream.Assembler:
+        return chat_stream.Assembler()
+
+    def usage(self, answer: Json) -> Usage | None:
+        return chat_stream.usage_of(answer)
+
+    def why_not_stored(self, answer: Json) -> str:
+        choices = answer.get("choices") or ()
+        if not choices:
+            return "the answer has no choices"
+        for choice in choices:
+            reason = choice.get("finish_reason")
+            if reason not in CLEAN_FINISHES:
+                return f"the answer ended with {reason or 'no finish reason'}"
+            message = choice.get("message") or {}
+            content = message.get("content")
+            said = content.strip() if isinstance(content, str) else content
+            if not (
+                said or message.get("tool_calls") or message.get("function_call") or message.get("refusal")
+            ):
+                return "the answer is empty"
+        return ""
+
+    def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
+        return {**answer, "id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(now), "model": model}
+
+    def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
+        return chat_stream.as_chunks(answer, include_usage=include_usage)
+
+    def frame(self, event: Json) -> bytes:
+        return chat_stream.frame(orjson.dumps(event))
+
+    def error_body(self, error: RequestError) -> bytes:
+        return openai_error_body(error)
+
+    def error_frame(self, error: RequestError) -> bytes:
+        return chat_stream.error_frame(error)
