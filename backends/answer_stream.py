@@ -22,19 +22,15 @@ class AnswerStream:
 
     `done` once the answer has said that it is complete: OpenAI's `[DONE]`, or the last event of Anthropic's
     messages and OpenAI's responses. Raises UpstreamInvalid while nothing has come out yet, UpstreamCut
-    afterwards, and UpstreamRejected for an answer that is an error from its start. `usage_asked`: usage was
-    asked for although the client did not, so events that have the key are marked.
+    afterwards, and UpstreamRejected for an answer that is an error from its start.
     """
 
-    def __init__(
-        self, name: str, api: Api, *, redactor: Redactor, choices: int = 1, usage_asked: bool = False
-    ) -> None:
+    def __init__(self, name: str, api: Api, *, redactor: Redactor, choices: int = 1) -> None:
         self.done = False
         self._name = name
         self._typed = api in ("messages", "responses")
         self._choices = choices
         self._redactor = redactor
-        self._usage_asked = usage_asked
         self._reader = SseReader()
         self._begun = False
         self._finished: dict[int, bool] = {}  # by the choice's index
@@ -61,6 +57,7 @@ class AnswerStream:
         """One chunk for all, but for those that tell usage: each is a chunk of its own."""
         raws: list[bytes] = []
         bodies: list[dict[str, Any]] = []
+        empty_usage = False
         failure: BackendError | None = None
         for event in events:
             try:
@@ -68,21 +65,25 @@ class AnswerStream:
             except BackendError as error:  # raised below, after what came before it
                 failure = error
                 break
-            if self.done and body is None:
-                break
-            if body is not None and self._usage_asked and "usage" in body:
-                if raws:
-                    yield Chunk(data=b"".join(raws), events=bodies)
-                    raws, bodies = [], []
-                yield Chunk(data=event.raw, events=(body,), tells_usage=True)
-            else:
+            if body is None:
+                if self.done:
+                    break
                 raws.append(event.raw)
-                if body is not None:
-                    bodies.append(body)
+                continue
+            if not self._typed and "usage" in body:
+                if body["usage"] is not None:
+                    if raws:
+                        yield Chunk(data=b"".join(raws), events=bodies, tells_usage=empty_usage)
+                        raws, bodies, empty_usage = [], [], False
+                    yield Chunk(data=event.raw, events=(body,), tells_usage=True)
+                    continue
+                empty_usage = True
+            raws.append(event.raw)
+            bodies.append(body)
             if self.done:
                 break
         if raws:
-            yield Chunk(data=b"".join(raws) if len(raws) > 1 else raws[0], events=bodies)
+            yield Chunk(data=b"".join(raws), events=bodies, tells_usage=empty_usage)
         if failure is not None:
             raise failure
 

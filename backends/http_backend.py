@@ -115,7 +115,6 @@ class HttpBackend:
             call.api,
             redactor=self._redactor(call.credential),
             choices=_choices(call.body),
-            usage_asked=self._usage_added(call),
         )
         while data:
             for chunk in answer.feed(data):
@@ -193,10 +192,6 @@ class HttpBackend:
     def _upstream_body(self, call: Call) -> Mapping[str, Any]:
         """The body to send for a call."""
         return call.body
-
-    def _usage_added(self, call: Call) -> bool:
-        """Whether usage is asked for although the client did not."""
-        return False
 
     # One attempt.
 

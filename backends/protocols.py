@@ -46,8 +46,9 @@ class Chunk:
     `whole`: `data` is the JSON of a whole answer, its one event; a call without `stream` gives exactly
     that, and a server may answer a streamed one so. Else `data` is one or more complete server-sent
     events, byte for byte as the upstream sent them; comments have no event, and what marks the end
-    (`[DONE]`) is left out. `tells_usage`: an event has a `usage` key that was asked for on the gateway's own
-    behalf. The end of the iterator is the clean end of the answer; every other end raises a BackendError.
+    (`[DONE]`) is left out. `tells_usage`: an event of an OpenAI stream has a `usage` key, which backends ask
+    for whether the client does or not; one that is not null comes in a chunk of its own. The end of the
+    iterator is the clean end of the answer; every other end raises a BackendError.
     """
 
     data: bytes

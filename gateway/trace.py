@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.types import CacheStatus
+from gateway.attempts import Attempt
+from policies.types import Api, CacheStatus, Usage
 
 Stage = Literal["embed", "search", "verify", "queue", "upstream"]
 
+
+NO_USAGE = Usage()
 
 _NOT_VISIBLE = re.compile(r"[^ -~]")
 
@@ -23,6 +26,7 @@ class Trace:
 
     request_id: str
     tenant: str = ""
+    api: Api = "chat"
     asked_model: str = ""
     stream: bool = False
     started: float = field(default_factory=time.perf_counter)
@@ -42,13 +46,15 @@ class Trace:
     score: float | None = None
     model: str = ""
     backend: str = ""
+    attempts: Sequence[Attempt] = ()
+    upstream_headers: Mapping[str, str] = field(default_factory=dict)
+    limits: Sequence[tuple[bytes, bytes]] = ()
 
     status: int = 0
     error: str = ""
     stored: bool = False
     truncated: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Usage = NO_USAGE
     cost_usd: float = 0.0
     saved_usd: float = 0.0
 

@@ -35,7 +35,7 @@ class Answer:
         body = {"object": "chat.completion", "choices": [choice], "usage": _usage(piece)} | self._head
         return Chunk(data=orjson.dumps(body), events=(body,), whole=True)
 
-    def stream(self, piece: Piece, *, usage_asked: bool) -> Iterator[Chunk]:
+    def stream(self, piece: Piece) -> Iterator[Chunk]:
         """For a streamed answer: the `chat.completion.chunk` objects that `piece` gives."""
         if not self._begun:
             self._begun = True
@@ -45,7 +45,7 @@ class Answer:
         if piece.finish_reason is not None:
             yield self._delta({}, piece.finish_reason)
             last = {"object": "chat.completion.chunk", "choices": [], "usage": _usage(piece)}
-            yield _event(last | self._head, tells_usage=not usage_asked)
+            yield _event(last | self._head, tells_usage=True)
 
     def _delta(self, delta: Mapping[str, str], finish_reason: str | None = None) -> Chunk:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
