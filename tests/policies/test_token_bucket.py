@@ -55,6 +55,13 @@ def test_what_was_used_beyond_the_reservation_is_owed() -> None:
     assert one.remaining(START_NS + MINUTE_NS) == 30
 
 
+def test_what_comes_back_to_a_bucket_that_is_full_again_is_too_late() -> None:
+    one = bucket(60)
+    one.take(60, START_NS)
+    one.settle(60, 0, START_NS + MINUTE_NS)
+    assert one.remaining(START_NS + MINUTE_NS) == 60
+
+
 def test_a_clock_that_steps_back_gives_and_takes_nothing() -> None:
     one = bucket(60)
     one.take(30, START_NS)
