@@ -100,6 +100,7 @@ class Generation:
     ) -> Flight | Solo:
         """Begin to generate with the first of `models`, or with the next when it fails. The flight is open
         to others only if its answer may be kept."""
+        trace.led = True
         source = _Generating(self, request, lookup, decision, models, client, trace)
         if decision.store and decision.cache == "miss" and lookup.identity is not None:
             flight = Flight(source)
@@ -108,7 +109,13 @@ class Generation:
         return Solo(source)
 
     async def store(
-        self, request: Request, lookup: Lookup, body: dict[str, Any], model: str, usage: Usage, cost_usd: float
+        self,
+        request: Request,
+        lookup: Lookup,
+        body: dict[str, Any],
+        model: str,
+        usage: Usage,
+        cost_usd: float,
     ) -> bool:
         """Whether the answer is kept now."""
         assert lookup.identity is not None

@@ -26,6 +26,7 @@ class Trace:
 
     request_id: str
     tenant: str = ""
+    key: str | None = None
     api: Api = "chat"
     asked_model: str = ""
     stream: bool = False
@@ -53,6 +54,7 @@ class Trace:
     status: int = 0
     error: str = ""
     stored: bool = False
+    led: bool = False
     truncated: bool = False
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
@@ -74,6 +76,8 @@ class Trace:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done, and why."""
         pairs: list[tuple[str, str]] = [("x-request-id", self.request_id)]
+        if self.api == "messages":
+            pairs.append(("request-id", self.request_id))  # where Anthropic's clients look for it
         if self.reason:
             pairs += [
                 ("x-lockgate-cache", self.cache),
@@ -95,10 +99,18 @@ class Trace:
                 ("x-lockgate-model", self.model),
                 ("x-lockgate-backend", self.backend),
             ]
+        if self.attempts:
+            pairs.append(("x-lockgate-attempts", ", ".join(map(str, self.attempts))))
         if self.stages:
             timing = ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in self.stages.items())
             pairs.append(("server-timing", timing))
-        return [(name.encode(), _header_value(value)) for name, value in pairs]
+        if self.upstream_headers:
+            pairs += [
+                (name, value)
+                for name, value in self.upstream_headers.items()
+                if not (self.limits and name.startswith("x-ratelimit-"))
+            ]
+        return [*self.limits, *((name.encode(), _header_value(value)) for name, value in pairs)]
 
     def _cache_status(self) -> str:
         """RFC 9211."""
