@@ -54,7 +54,6 @@ from benchmarks.profiler import profile
 from benchmarks.servers import Server
 
 CELLS = (("json", 1), ("json", 64), ("stream", 1), ("stream", 64), ("paced", 64))
-QUICK_CELLS = CELLS[:4]
 GAP_MS = 2.0
 PROFILED = {
     "json": ("lockgate", "json"),
@@ -83,7 +82,7 @@ async def compete(
             except Unavailable as reason:
                 faults[server.name] = str(reason)
         for number in range(rounds):
-            first = number % len(contests)
+            first = number % max(1, len(contests))
             for contest in contests[first:] + contests[:first]:
                 await play(contest, connections, base)
         figures += [contest.figures(kind, connections) for contest in contests]
@@ -139,7 +138,8 @@ def profile_one(kind: str) -> str:
             figures = contest.figures(kind, 64)
             return f"{json.dumps(figures)}\n\n{found}"
 
-        return uvloop.run(under_load())
+        text: str = uvloop.run(under_load())
+        return text
 
 
 def main() -> None:
@@ -166,10 +166,10 @@ def main() -> None:
     if unknown := set(names) - {peer.name for peer in PEERS}:
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
     wanted = [*servers.OWN, *(peer for peer in PEERS if peer.name in names and not options.no_peers)]
-    cells, rounds, round_s = CELLS, options.rounds, options.round_s
     if options.quick:
-        cells, rounds, round_s = QUICK_CELLS, 2, 0.25
-    payload = run(wanted, cells, rounds, round_s, may_install=not options.quick)
+        payload = run(wanted, CELLS[:4], rounds=2, round_s=0.25, may_install=False)
+    else:
+        payload = run(wanted, CELLS, rounds=options.rounds, round_s=options.round_s, may_install=True)
     if not options.quick:
         report.write("gateway", payload, " ".join(["python benchmarks/gateway.py", *sys.argv[1:]]))
     if options.json:

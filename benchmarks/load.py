@@ -12,10 +12,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 # Servers may write an id or a number a little longer or shorter; an event lost from a stream is more.
+LENGTH_TOLERANCE_BYTES = 8
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +99,7 @@ def unchunk(data: bytes | bytearray, start: int) -> bytes | None:
     # Each arriving piece asks: only what ends like a last chunk is worth taking apart.
     if not data.endswith(_LAST_CHUNK) and data[start:] != _LAST_CHUNK[2:]:
         return None
-    parts = []
+    parts: list[bytes | bytearray] = []
     while True:
         line_end = data.find(b"\r\n", start)
         if line_end < 0:
@@ -138,7 +141,7 @@ class _Load:
         self, url: str, request: bytes, requests: int, expected: Expected | None, outcome: Outcome
     ) -> None:
         where = urlsplit(url)
-        self.address = (where.hostname, where.port)
+        self.host, self.port = where.hostname or "", where.port or 80
         self.request = request
         self.left = requests
         self.expected = expected
@@ -149,7 +152,8 @@ class _Load:
         while self.left > 0:
             ended = loop.create_future()
             try:
-                transport, _ = await loop.create_connection(lambda: _Connection(self, ended), *self.address)
+                protocol = partial(_Connection, self, ended)
+                transport, _ = await loop.create_connection(protocol, self.host, self.port)
             except OSError:
                 self.left -= 1
                 self.outcome.errors["no connection"] += 1
