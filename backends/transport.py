@@ -15,7 +15,6 @@ from aiohttp.tracing import Trace
 
 from backends.errors import BackendError, UpstreamCut, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable
 
-
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 Body = bytes | AsyncIterator[bytes] | None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import structlog
 from starlette.types import Receive, Scope, Send
 
 from gateway.auth import Authenticator, Client
@@ -28,6 +29,7 @@ from policies.requirements import estimated_tokens
 from policies.types import Request
 
 JSON = b"application/json"
+GATEWAY_FAILED = RequestError("The gateway failed on this request.", status=500, kind="server_error")
 CLIENT_LEFT_STATUS = 499
 """What a request that its client gave up is counted as (nginx's number for it)."""
 
@@ -49,6 +51,7 @@ class ApiEndpoint:
         self._dialect = dialect
         self._pipeline = pipeline
         self._edge = edge
+        self._log = structlog.get_logger("lockgate")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -61,9 +64,11 @@ class ApiEndpoint:
             trace.status, trace.error = error.status, str(error)
             sent = [*trace.headers(), *error_headers(error, trace)]
             await send_body(send, error.status, sent, self._dialect.error_body(error), JSON)
-        except BaseException as error:
-            trace.status, trace.error = 500, type(error).__name__
-            raise
+        except Exception as error:  # noqa: BLE001 - the edge: told in the log, not to the client
+            begun, trace.status, trace.error = trace.status, 500, type(error).__name__
+            self._log.exception("failed", request_id=trace.request_id)
+            if not begun:
+                await send_body(send, 500, trace.headers(), self._dialect.error_body(GATEWAY_FAILED), JSON)
         finally:
             trace.ended = time.perf_counter()
             self._edge.recorder.record(trace)
@@ -131,7 +136,7 @@ class Charge:
 
 
 async def send_reply(reply: Reply, send: Send, trace: Trace) -> None:
-    trace.status = 200
+    trace.status = 200  # from here on it is sent
     if reply.frames is None:
         await send_body(send, 200, trace.headers(), reply.body or b"", JSON)
         return

@@ -27,7 +27,7 @@ class Trace:
     request_id: str
     tenant: str = ""
     key: str | None = None
-    api: Api = "chat"
+    api: Api | Literal["raw"] = "chat"
     asked_model: str = ""
     stream: bool = False
     started: float = field(default_factory=time.perf_counter)

@@ -70,7 +70,7 @@ class CircuitBreaker:
             self._drop()
         attempts = len(self._outcomes)
         if (
-            0 < self._failure_share
+            self._failure_share > 0
             and attempts >= self._min_attempts
             and self._failures >= self._failure_share * attempts
         ):
