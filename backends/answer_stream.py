@@ -46,7 +46,7 @@ class AnswerStream:
         """The body has ended. Without a mark of the end that is a clean end only when every choice has
         finished, for some engines send none."""
         event = self._reader.flush()
-        if event is not None:
+        if event is not None and event.data is not None:
             yield from self._chunks([Event(event.raw + b"\n\n", event.data, event.name)])
         if not self.done:
             if self._typed or len(self._finished) < self._choices or not all(self._finished.values()):

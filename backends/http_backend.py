@@ -299,12 +299,13 @@ async def _read(response: UpstreamResponse, limit: int, begun: bytes = b"") -> b
     """The whole body, after `begun` of it; None when it is larger than `limit` bytes."""
     pieces = [begun]
     size = len(begun)
-    async for piece in response:
+    while size <= limit:
+        piece = await anext(response, b"")
+        if not piece:
+            return b"".join(pieces)
         size += len(piece)
-        if size > limit:
-            return None
         pieces.append(piece)
-    return b"".join(pieces) if len(pieces) > 1 else begun
+    return None
 
 
 async def _drain(response: UpstreamResponse) -> None:

@@ -12,6 +12,7 @@ from backends.protocols import Call
 from backends.transport import Transport, UpstreamResponse
 from policies.types import Api
 
+_WITH_USAGE = ("chat", "completions")  # whose streams tell usage only when asked
 _OWN_ACCOUNT = ("openai-organization", "openai-project")
 
 
@@ -51,11 +52,11 @@ class OpenAIBackend(HttpBackend):
     async def _open(self, call: Call) -> UpstreamResponse:
         """A server that refuses to be asked for usage is asked again without; that is remembered once it
         has worked."""
+        asked = self._usage_in_streams and call.stream and call.api in _WITH_USAGE
         try:
             return await super()._open(call)
         except UpstreamRejected as error:
-            refused = error.status in (400, 422) and b"stream_options" in error.body
-            if not (refused and self._usage_added(call)):
+            if not (asked and error.status in (400, 422) and b"stream_options" in error.body):
                 raise
         self._usage_in_streams = False
         try:
@@ -75,26 +76,16 @@ class OpenAIBackend(HttpBackend):
                 headers.pop(name, None)
         return headers
 
-    def _usage_added(self, call: Call) -> bool:
-        return (
-            self._usage_in_streams
-            and call.stream
-            and call.api in ("chat", "completions")
-            and not asks_usage(call.body)
-        )
-
     def _upstream_body(self, call: Call) -> Mapping[str, Any]:
-        """The body of a streamed call always asks for usage, where the server can."""
+        """A streamed call always asks for usage, where the server can."""
         body = call.body
-        if not self._usage_added(call):
+        if not call.stream or call.api not in _WITH_USAGE:
             return body
         options = body.get("stream_options")
         if options is not None and not isinstance(options, Mapping):
             return body  # the client's mistake, for the server to name
-        return {**body, "stream_options": {**(options or {}), "include_usage": True}}
-
-
-def asks_usage(body: Mapping[str, Any]) -> bool:
-    """Whether a streamed call asks for usage itself."""
-    options = body.get("stream_options")
-    return isinstance(options, Mapping) and bool(options.get("include_usage"))
+        changed = {key: value for key, value in (options or {}).items() if key != "include_usage"}
+        if self._usage_in_streams:
+            changed["include_usage"] = True
+        rest = {key: value for key, value in body.items() if key != "stream_options"}
+        return {**rest, "stream_options": changed} if changed else rest

@@ -114,6 +114,7 @@ class AiohttpTransport:
         connection = response.connection
         if connection is not None and connection.protocol is not None:
             connection.protocol.read_timeout = idle_s
+            connection.protocol.start_timeout()
         return _AiohttpResponse(response, url, idle_s)
 
     def _opened(self) -> aiohttp.ClientSession:
