@@ -179,7 +179,12 @@ def test_a_refusal_after_a_text_is_a_part_of_its_own() -> None:
     events = written([chunk({"content": "a"}), chunk({"refusal": "no"}), chunk({}, "stop")])
     parts = events[-1]["response"]["output"][0]["content"]
     assert [part["type"] for part in parts] == ["output_text", "refusal"]
-    assert types(events)[5:9] == ["output_text.done", "content_part.done", "content_part.added", "refusal.delta"]
+    assert types(events)[5:9] == [
+        "output_text.done",
+        "content_part.done",
+        "content_part.added",
+        "refusal.delta",
+    ]
 
 
 def test_chunks_before_the_first_choice_do_not_name_the_answer() -> None:
