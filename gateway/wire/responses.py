@@ -29,6 +29,14 @@ TIMELESS_ITEMS = frozenset({"message", "reasoning", "function_call", "custom_too
 search, code, MCP ...), whose results change with time, or of kinds we do not know."""
 
 
+_OF_ONE_REQUEST: dict[str, Any] = {
+    "metadata": {},
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "user": None,
+}
+
+
 class _Part(Struct):
     type: str
     text: str | None = None
@@ -198,8 +206,10 @@ class ResponsesDialect:
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
         """An answer that its upstream has stored keeps its id, for clients go on from it with
-        `previous_response_id`."""
+        `previous_response_id`. What it repeats of the request that made it, and requests that share it need
+        not have, is taken out."""
         fresh = {**answer, "created_at": int(now), "model": model}
+        fresh |= {name: blank for name, blank in _OF_ONE_REQUEST.items() if name in answer}
         if answer.get("completed_at") is not None:
             fresh["completed_at"] = int(now)
         if answer.get("store") is False:

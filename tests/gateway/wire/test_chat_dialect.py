@@ -45,7 +45,7 @@ def test_the_question_is_the_content_of_the_last_message() -> None:
         "model": "auto",
         "messages": [{"role": "system", "content": "s"}, {"role": "user"}],
     }
-    assert BODY["messages"][-1] == {"role": "user", "content": "hi"}  # type: ignore[index]
+    assert BODY["messages"][-1] == {"role": "user", "content": "hi"}
 
 
 @given(messages(), st.booleans())

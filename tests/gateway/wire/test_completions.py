@@ -150,12 +150,12 @@ def test_usage_is_streamed_only_where_it_was_asked_for() -> None:
 
 
 def test_log_probabilities_of_pieces_are_joined() -> None:
-    pieces = [{"tokens": [token], "token_logprobs": [-1.0], "top_logprobs": None} for token in "ab"]
-    events = [answer(choice(p["tokens"][0], finish_reason=None, logprobs=p)) for p in pieces]  # type: ignore[index]
-    whole = assembled([*events, answer(choice("", finish_reason="stop"), usage=USAGE)])
-    assert whole["choices"] == [
-        choice("ab", logprobs={"tokens": ["a", "b"], "token_logprobs": [-1.0, -1.0], "top_logprobs": None})
+    events = [
+        answer(choice(token, finish_reason=None, logprobs={"tokens": [token], "token_logprobs": [-1.0]}))
+        for token in "ab"
     ]
+    whole = assembled([*events, answer(choice(""), usage=USAGE)])
+    assert whole["choices"] == [choice("ab", logprobs={"tokens": ["a", "b"], "token_logprobs": [-1.0, -1.0]})]
     assert whole["usage"] == USAGE
 
 

@@ -248,6 +248,13 @@ def test_an_id_that_the_upstream_knows_is_kept(stored: dict[str, Any], kept: boo
     assert fresh["vendor"] == 1
 
 
+def test_what_was_said_of_another_user_is_taken_out() -> None:
+    whole = answer(said("a"), metadata={"a": "b"}, user="u", safety_identifier="s")
+    fresh = DIALECT.renewed(whole, model="auto", now=9.5)
+    assert (fresh["metadata"], fresh["user"], fresh["safety_identifier"]) == ({}, None, None)
+    assert "prompt_cache_key" not in fresh
+
+
 def test_an_error_is_an_event_of_its_own() -> None:
     name, data = DIALECT.error_frame(RequestError("Cut.", code="upstream_cut", param="p")).split(b"\n", 1)
     assert name == b"event: error"
