@@ -57,7 +57,7 @@ class _Events:
     def feed(self, event: Json) -> Iterator[dict[str, Any]]:
         chunk = _translated(event)
         chunk["choices"] = [
-            choice for choice in chunk["choices"] if choice["text"] or choice["finish_reason"] is not None
+            choice for choice in chunk["choices"] if choice["text"] or choice["finish_reason"]
         ]
         if chunk["choices"] or chunk.get("usage") is not None:
             yield chunk
@@ -81,10 +81,10 @@ def _translated(body: Json) -> dict[str, Any]:
 
 def _choice(choice: Json) -> dict[str, Any]:
     said = choice.get("delta") or choice.get("message") or {}
-    finish = choice.get("finish_reason")
+    finish = choice.get("finish_reason") or None  # "" is what some servers write before the end
     return {
         "index": choice.get("index", 0),
         "text": text_in(said.get("content")) or said.get("refusal") or "",
         "logprobs": None,
-        "finish_reason": _FINISHES.get(finish, finish) if finish is not None else None,
+        "finish_reason": _FINISHES.get(finish, finish) if finish else None,
     }

@@ -36,9 +36,13 @@ _TRANSLATED = frozenset(
 )
 _WITHOUT_EFFECT = frozenset(
     {
+        "access_programs",
         "background",  # false, or it is refused
+        "background_options",
+        "client_metadata",
         "context_management",
         "conversation",
+        "image",
         "include",  # log-probabilities are asked for below; the rest is of tools that are refused
         "max_tool_calls",  # of the tools OpenAI runs
         "metadata",  # OpenAI takes it only with what it stores; the answer has it

@@ -107,6 +107,7 @@ def test_chunks_without_text_are_left_out() -> None:
     events = TRANSLATOR.events(ASKED)
     empty = chunk({"role": "assistant", "content": ""})
     assert list(events.feed(empty)) == []
+    assert list(events.feed(chunk({"content": ""}, ""))) == []
     assert list(events.feed(chunk({"reasoning_content": "Hm"}))) == []
     assert [event["choices"][0]["text"] for event in events.feed(chunk({"content": "a"}))] == ["a"]
 

@@ -124,10 +124,28 @@ def test_instructions_and_items_are_the_conversation_of_a_chat() -> None:
     ]
 
 
+def test_instructions_of_several_kinds_are_one_system_message() -> None:
+    developer = {"role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]}
+    view = DIALECT.chat_view(body(instructions="Be brief.", input=[developer, developer, USER]))
+    assert [message["content"] for message in view["messages"]] == [
+        "Be brief.\n\nBe kind.\n\nBe kind.",
+        "hello",
+    ]
+
+
 def test_what_is_said_after_a_call_joins_its_message() -> None:
     view = DIALECT.chat_view(body(input=[USER, CALL, said("Wait."), OUTPUT]))
     assert [message["role"] for message in view["messages"]] == ["user", "assistant", "tool"]
     assert view["messages"][1]["content"] == "Wait."
+
+
+def test_an_output_follows_its_call_whatever_was_said_between() -> None:
+    other = {**CALL, "call_id": "d"}
+    items = [CALL, other, USER, {**OUTPUT, "call_id": "d"}, OUTPUT, {**OUTPUT, "call_id": "lost"}]
+    view = DIALECT.chat_view(body(input=items))
+    assert [message.get("tool_call_id", message["role"]) for message in view["messages"]] == [
+        "assistant", "d", "c", "user", "lost",
+    ]  # fmt: skip
 
 
 def test_the_view_shows_what_a_model_must_be_able_to_do() -> None:
