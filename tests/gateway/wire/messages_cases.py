@@ -132,8 +132,8 @@ def completions(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def chunked(draw: st.DrawFn, whole: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A stream of this completion, cut anywhere, its tool calls interleaved in any way, its usage with the
-    last chunk or after it."""
+    """A stream of this completion, cut anywhere, its tool calls begun in order and then interleaved in any
+    way, its finish and usage with the last chunk or after it."""
     fields = whole["choices"][0]["message"]
     stream = [chunk({"role": "assistant", "content": draw(st.sampled_from(["", None]))})]
     for name in ("reasoning_content", "content"):
@@ -145,8 +145,12 @@ def chunked(draw: st.DrawFn, whole: Mapping[str, Any]) -> list[dict[str, Any]]:
         ]
         for i, one in enumerate(fields.get("tool_calls") or ())
     ]
-    while calls := [pieces for pieces in calls if pieces]:
-        stream.append(draw(st.sampled_from(calls)).pop(0))
+    begun = 0
+    while any(calls):
+        open_calls = [i for i, pieces in enumerate(calls[: begun + 1]) if pieces]
+        i = draw(st.sampled_from(open_calls))
+        begun = max(begun, i + 1)
+        stream.append(calls[i].pop(0))
     if draw(st.booleans()):
         stream.append(chunk({}))
     if draw(st.booleans()):
