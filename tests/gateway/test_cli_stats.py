@@ -20,7 +20,8 @@ from gateway.ledger import Ledger
 from gateway.ledger_store import LedgerStore
 from gateway.stats import DIMENSIONS as OF_THE_LEDGER
 from gateway.stats import ledger_figures, ledger_page
-from tests.gateway.test_stats import NOON, fill
+from tests.gateway.ledger_cases import NOON
+from tests.gateway.test_stats import fill
 
 
 @pytest.fixture

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
-import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -18,23 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway import ledger as ledger_module
 from gateway.config import parse
 from gateway.ledger import GenerationPosting, Ledger, RequestPosting, open_ledger
-from gateway.ledger_rows import OTHER, PICO, Dimension, LedgerRow, RowLimit, Sums
-from gateway.ledger_store import LedgerError, LedgerStore
+from gateway.ledger_rows import OTHER, PICO, Dimension, LedgerRow, RowLimit
+from gateway.ledger_store import LedgerStore
 from policies.types import Usage
+from tests.gateway.ledger_cases import DAY_S, NOON, FakeClock, asked, generated, reopened, total
 
-NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
-DAY_S = 86_400.0
 DIMENSIONS: tuple[Dimension, ...] = ("day", "tenant", "route", "model", "api", "cache")
-
-
-class FakeClock:
-    now = NOON
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -52,24 +39,6 @@ def ledger(path: Path, clock: FakeClock) -> Iterator[Ledger]:
     opened = Ledger(LedgerStore(path), usd_per_cpu_hour=0.36, clock=clock)
     yield opened
     opened.close()
-
-
-def asked(**changes: Any) -> RequestPosting:
-    fields = {"tenant": "shop", "route": "small", "model": "m", "api": "chat", "cache": "miss", "status": 200}
-    return RequestPosting(**{**fields, **changes})
-
-
-def generated(**changes: Any) -> GenerationPosting:
-    fields = {"tenant": "shop", "route": "small", "model": "m", "api": "chat", "cache": "miss"}
-    return GenerationPosting(**{**fields, "usage": Usage(), "cost_usd": 0.0, **changes})
-
-
-def total(ledger: Ledger) -> Sums:
-    return LedgerRow.total(ledger.by("day")).sums
-
-
-def reopened(path: Path, clock: FakeClock | None = None, **options: Any) -> Ledger:
-    return Ledger(LedgerStore(path), clock=clock or FakeClock(), **options)
 
 
 def test_a_request_and_its_generation_fill_one_row(ledger: Ledger) -> None:
@@ -247,161 +216,6 @@ def test_any_interleaving_of_postings_and_flushes_gives_the_plain_sums(steps: li
     assert sums.prompt_tokens == sum(posting.usage.prompt_tokens for posting in generations)
     assert sums.estimated == sum(posting.usage.estimated for posting in generations)
     assert (sums.requests, sums.generations) == (len(requests), len(generations))
-
-
-def test_threads_post_and_flush_at_once_and_nothing_is_lost(ledger: Ledger) -> None:
-    def work(tenant: str) -> None:
-        for number in range(300):
-            ledger.request(asked(tenant=tenant))
-            ledger.generation(generated(tenant=tenant, cost_usd=0.25))
-            if number % 50 == 0:
-                ledger.flush()
-                ledger.by("tenant")
-
-    threads = [threading.Thread(target=work, args=(f"t{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ledger.flush()
-    assert [(row.sums.requests, row.cost_usd) for row in ledger.by("tenant")] == [(300, 75.0)] * 4
-    assert [ledger.spent_usd(f"t{number}") for number in range(4)] == [75.0] * 4
-
-
-class FakeStore(LedgerStore):
-    """Refuses to be written while `broken`; says when it was written."""
-
-    def __init__(self, path: Path | None) -> None:
-        super().__init__(path)
-        self.broken = False
-        self.written = threading.Event()
-
-    def add(self, sums: Any) -> None:
-        if self.broken:
-            raise LedgerError("the disk is full")
-        super().add(sums)
-        self.written.set()
-
-
-def test_what_is_posted_is_written_without_being_asked(path: Path) -> None:
-    store = FakeStore(path)
-    ledger = Ledger(store, clock=FakeClock())
-    for _ in range(2):
-        ledger.request(asked())
-        assert store.written.wait(10)
-        store.written.clear()
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT requests FROM spending").fetchall() == [(2,)]
-    connection.close()
-    ledger.close()
-
-
-def test_a_disk_that_fails_is_told_of_and_tried_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "FLUSH_EVERY_S", 0.001)
-    monkeypatch.setattr(ledger_module, "RETRY_AFTER_S", 0.001)
-    store, faults, twice = FakeStore(path), [], threading.Event()
-
-    def on_fault(detail: str) -> None:
-        faults.append(detail)
-        if len(faults) == 2:
-            twice.set()
-
-    store.broken = True
-    ledger = Ledger(store, clock=FakeClock(), on_fault=on_fault)
-    for _ in range(100):
-        ledger.request(asked())
-        ledger.generation(generated(cost_usd=0.5))
-    assert twice.wait(10)
-    assert faults[0] == "the disk is full"
-    assert (total(ledger).requests, ledger.spent_usd("shop")) == (100, 50.0)
-    store.broken = False
-    assert store.written.wait(10)
-    ledger.close()
-    again = reopened(path)
-    assert (total(again).requests, again.spent_usd("shop")) == (100, 50.0)
-    again.close()
-
-
-def test_a_disk_that_fails_keeps_rows_and_not_postings() -> None:
-    store = FakeStore(None)
-    faults: list[str] = []
-    store.broken = True
-    ledger = Ledger(store, clock=FakeClock(), on_fault=faults.append)
-    for _ in range(50):
-        ledger.request(asked())
-        with pytest.raises(LedgerError):
-            ledger.flush()
-    ledger.close()
-    assert faults[-1] == "the disk is full; 1 rows of sums are lost"
-
-
-def test_closing_loses_nothing_and_may_be_done_twice(path: Path, clock: FakeClock) -> None:
-    ledger = reopened(path, clock)
-    for number in range(1000):
-        ledger.request(asked(tenant=f"t{number % 7}", without_usd=0.001))
-    ledger.close()
-    ledger.close()
-    again = reopened(path, clock)
-    assert (total(again).requests, total(again).without_picousd) == (1000, PICO)
-    again.close()
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from gateway.ledger import Ledger, GenerationPosting
-from gateway.ledger_store import LedgerStore
-from policies.types import Usage
-ledger = Ledger(LedgerStore(Path(sys.argv[1])))
-posting = GenerationPosting(
-    tenant="shop", route="small", model="m", api="chat", cache="miss",
-    usage=Usage(prompt_tokens=3), cost_usd=0.25,
-)
-posted = 0
-while True:
-    for _ in range(100):
-        ledger.generation(posting)
-        posted += 1
-    ledger.flush()
-    print(posted, flush=True)
-    for _ in range(50):
-        ledger.generation(posting)
-        posted += 1
-"""
-
-
-def test_after_a_kill_all_that_was_flushed_is_there(path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    acknowledged = [int(process.stdout.readline()) for _ in range(20)]
-    process.send_signal(signal.SIGKILL)
-    acknowledged += [int(line) for line in process.stdout]
-    process.stdout.close()
-    assert process.wait(10) == -signal.SIGKILL
-    store = LedgerStore(path)
-    (row,) = store.query("model", "2000-01-01", "9999-12-31")()
-    store.close()
-    assert acknowledged[-1] <= row.sums.generations <= acknowledged[-1] + 150
-    assert row.sums.cost_picousd == row.sums.generations * PICO // 4
-    assert row.sums.prompt_tokens == row.sums.generations * 3
-
-
-def test_two_ledgers_on_one_file_add_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_module, "REFRESH_EVERY_S", 0.0)
-    one, two = reopened(path), reopened(path)
-    one.generation(generated(cost_usd=1.0))
-    two.generation(generated(cost_usd=2.0))
-    two.generation(generated(tenant="other shop", cost_usd=4.0))
-    one.flush()
-    two.flush()
-    assert two.spent_usd("shop") == 3.0
-    one.generation(generated(cost_usd=0.5))
-    one.flush()
-    one.generation(generated(cost_usd=0.25))
-    assert (one.spent_usd("shop"), one.spent_usd("other shop")) == (3.75, 4.0)
-    assert LedgerRow.total(two.by("tenant")).cost_usd == 7.5
-    one.close()
-    two.close()
 
 
 def test_a_tenants_spending_of_a_month_counts_what_is_not_yet_written(path: Path, clock: FakeClock) -> None:

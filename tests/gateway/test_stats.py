@@ -17,8 +17,7 @@ from gateway.ledger_rows import Dimension
 from gateway.ledger_store import LedgerError, LedgerStore
 from gateway.stats import DIMENSIONS, ledger_figures, ledger_page
 from policies.types import Usage
-
-NOON = 1_800_014_400.0  # 2027-01-15 12:00 UTC
+from tests.gateway.ledger_cases import NOON
 
 
 def fill(ledger: Ledger) -> None:
