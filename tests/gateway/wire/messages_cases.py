@@ -99,7 +99,8 @@ def blocks(draw: st.DrawFn) -> list[dict[str, Any]]:
         match kind:
             case "text":
                 cited = draw(st.lists(st.fixed_dictionaries({"cited_text": st.text()}), max_size=2))
-                more = draw(st.sampled_from([{}, {"citations": None}, {"citations": cited}]))
+                citations: list[dict[str, Any]] = [{}, {"citations": None}, {"citations": cited}]
+                more = draw(st.sampled_from(citations))
                 made.append(text(draw(st.text()), **more))
             case "thinking":
                 made.append({"type": "thinking", "thinking": draw(st.text()), "signature": draw(st.text())})

@@ -22,7 +22,7 @@ TRANSLATOR: Translator = ChatToMessages()
 NEW, OLD, OTHER = "claude-sonnet-5", "claude-haiku-4-5-20251001", "deepseek-chat"
 FUNCTION = {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}
 TOOLS = [{"type": "function", "function": FUNCTION}]
-CALLED = [
+CALLED: list[dict[str, Any]] = [
     *HELLO,
     {"role": "assistant", "content": None, "tool_calls": [call("c", "f", "{}")]},
     {"role": "tool", "tool_call_id": "c", "content": "3"},
