@@ -136,7 +136,8 @@ def test_what_chat_cannot_say_is_refused_by_name(fields: dict[str, Any], param: 
 
 def test_empty_lists_of_what_cannot_be_said_are_no_reason_to_refuse() -> None:
     cited = {"type": "document", "source": WORDS, "citations": {"enabled": False}}
-    TRANSLATOR.request(asking(mcp_servers=[], container=None, tools=[], **in_turn("user", cited)))
+    asked = TRANSLATOR.request(asking(mcp_servers=[], container=None, tools=[], **in_turn("user", cited)))
+    assert set(asked) == {"model", "max_tokens", "messages"}
 
 
 def test_the_clients_request_is_left_as_it_was() -> None:

@@ -182,7 +182,7 @@ def test_the_choice_of_a_tool_is_told(choice: Any, said: dict[str, Any]) -> None
         ({"stop_sequences": []}, {}),
         ({"top_k": 5, "top_p": 0.5, "temperature": 0.2}, {"top_k": 5, "top_p": 0.5, "temperature": 0.2}),
         ({"metadata": {"user_id": "u"}}, {"user": "u"}),
-        ({"metadata": {"user_id": None}}, {}),
+        ({"metadata": {"user_id": None}, "temperature": None}, {}),
         ({"stream": True, "later": 1}, {"stream": True, "later": 1}),
         ({"service_tier": "auto", "speed": "fast", "inference_geo": "eu", "cache_control": EPHEMERAL}, {}),
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, {"reasoning_effort": "low"}),
@@ -207,6 +207,12 @@ def test_the_choice_of_a_tool_is_told(choice: Any, said: dict[str, Any]) -> None
 )
 def test_fields_have_their_chat_names(fields: dict[str, Any], seen: dict[str, Any]) -> None:
     assert chat_view(asking(**fields)) == {**asking(), **seen}
+
+
+def test_a_users_id_is_never_longer_than_openai_takes() -> None:
+    one, same, other = (chat_view(asking(metadata={"user_id": c * 100}))["user"] for c in "aab")
+    assert one == same != other
+    assert len(one) == 64
 
 
 def test_what_a_request_needs_can_be_seen() -> None:
