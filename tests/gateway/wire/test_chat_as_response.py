@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
@@ -27,6 +27,7 @@ def types(events: list[dict[str, Any]]) -> list[str]:
 
 
 @given(messages(), st.sampled_from(["stop", "tool_calls", "length", "content_filter", None]), st.data())
+@settings(deadline=None)
 def test_a_stream_says_what_the_whole_answer_says(
     message: dict[str, Any], finish_reason: str | None, data: st.DataObject
 ) -> None:
@@ -36,6 +37,11 @@ def test_a_stream_says_what_the_whole_answer_says(
     assert events[-1]["response"] == response
     assert Response.model_validate(response).status == response["status"]
     assert texts(accumulated(events)) == texts(Response.model_validate(response))
+    for stage in ("added", "done"):
+        at = sorted(
+            event["output_index"] for event in events if event["type"] == f"response.output_item.{stage}"
+        )
+        assert at == list(range(len(response["output"])))
 
 
 def test_reasoning_text_and_calls_are_items_in_this_order() -> None:
@@ -143,6 +149,15 @@ def test_pieces_of_calls_made_at_once_find_their_call() -> None:
     assert texts(accumulated(events)) == ["ab", "x"]
     done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
     assert [(item["call_id"], item["arguments"]) for item in done] == [("call0", "ab"), ("call1", "x")]
+
+
+def test_a_call_may_be_named_after_it_has_begun() -> None:
+    late = {"index": 0, "function": {"name": "f", "arguments": "{}"}}
+    events = written(
+        [chunk({"tool_calls": [{"index": 0, "id": "c"}]}), chunk({"tool_calls": [late]}, "tool_calls")]
+    )
+    (call,) = events[-1]["response"]["output"]
+    assert (call["call_id"], call["name"], call["arguments"]) == ("c", "f", "{}")
 
 
 @pytest.mark.parametrize("index", [{}, {"index": 0}, {"index": None}])

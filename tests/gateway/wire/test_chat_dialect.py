@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
@@ -49,6 +49,7 @@ def test_the_question_is_the_content_of_the_last_message() -> None:
 
 
 @given(messages(), st.booleans())
+@settings(deadline=None)
 def test_an_answer_survives_both_ways(message: dict[str, Any], include_usage: bool) -> None:
     whole = completion(message)
     events = list(DIALECT.events(whole, include_usage=include_usage))
@@ -59,6 +60,7 @@ def test_an_answer_survives_both_ways(message: dict[str, Any], include_usage: bo
 
 
 @given(messages(), st.data())
+@settings(deadline=None)
 def test_a_stream_is_put_together_however_it_was_cut(message: dict[str, Any], data: st.DataObject) -> None:
     whole = completion(message)
     said = assembled(data.draw(streams(whole)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
@@ -127,6 +127,7 @@ logprobs = st.lists(st.floats(-9, 0), max_size=3).map(
 
 
 @given(st.lists(st.tuples(st.text(), st.none() | logprobs), min_size=1, max_size=3))
+@settings(deadline=None)
 def test_an_answer_survives_both_ways(said: list[tuple[str, Any]]) -> None:
     choices = [choice(text, i, logprobs=value) for i, (text, value) in enumerate(said)]
     whole = answer(*choices, usage=USAGE)

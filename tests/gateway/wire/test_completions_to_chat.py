@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
@@ -90,6 +90,7 @@ def test_an_answer_comes_back_as_a_completion() -> None:
     st.sampled_from(["stop", "length"]),
     st.data(),
 )
+@settings(deadline=None)
 def test_a_stream_says_what_the_whole_answer_says(
     message: dict[str, Any], finish_reason: str, data: st.DataObject
 ) -> None:

@@ -71,7 +71,12 @@ def test_what_every_api_says_is_read() -> None:
         ({"input": None}, "input", "missing"),
         ({"input": 3}, "input", "expected `str | array"),
         ({"input": [3]}, "input[0]", "expected `object`"),
-        ({"input": [USER, {"role": "robot", "content": "a"}]}, "input[1].role", "got 'robot'"),
+        ({"input": [{"type": 3}]}, "input[0].type", "expected text"),
+        (
+            {"input": [USER, {"role": "robot", "content": "a"}]},
+            "input[1].role",
+            "expected one of user, assistant, system, developer, got 'robot'",
+        ),
         ({"input": [{"type": "message", "content": "a"}]}, "input[0].role", "missing"),
         ({"input": [{"role": "user"}]}, "input[0].content", "missing"),
         ({"input": [{"role": "user", "content": [{}]}]}, "input[0].content[0].type", "missing"),
@@ -82,6 +87,13 @@ def test_what_every_api_says_is_read() -> None:
         ),
         ({"input": [{"type": "function_call", "name": "f"}]}, "input[0].call_id", "missing"),
         ({"input": [{"type": "function_call_output", "call_id": "c"}]}, "input[0].output", "missing"),
+        ({"input": [{**CALL, "arguments": {}}]}, "input[0].arguments", "expected `str`"),
+        ({"input": [{**OUTPUT, "output": [3]}]}, "input[0].output[0]", "expected `object`"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "tools": [3]}},
+            "tool_choice.tools[0]",
+            "expected `object`",
+        ),
         ({"temperature": 3}, "temperature", "<= 2"),
         ({"max_output_tokens": 0}, "max_output_tokens", ">= 1"),
         ({"top_logprobs": 21}, "top_logprobs", "<= 20"),
@@ -121,6 +133,16 @@ def test_instructions_and_items_are_the_conversation_of_a_chat() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "3"},
         {"role": "system", "content": "Be kind."},
         {"role": "assistant", "content": None, "refusal": "No."},
+    ]
+
+
+def test_what_is_said_before_and_after_a_call_stays_apart() -> None:
+    view = DIALECT.chat_view(body(input=[USER, said("First."), CALL, said("Then."), OUTPUT]))
+    assert [(m["role"], m["content"]) for m in view["messages"]] == [
+        ("user", "hello"),
+        ("assistant", "First."),
+        ("tool", "3"),
+        ("assistant", "Then."),
     ]
 
 

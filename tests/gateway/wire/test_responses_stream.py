@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
@@ -90,6 +90,7 @@ def assembled(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @given(st.lists(items, max_size=4).map(numbered))
+@settings(deadline=None)
 def test_an_answer_survives_both_ways(output: list[dict[str, Any]]) -> None:
     answer = {**HEAD, "output": output}
     events = list(events_of(answer))
@@ -98,6 +99,7 @@ def test_an_answer_survives_both_ways(output: list[dict[str, Any]]) -> None:
 
 
 @given(st.lists(items, max_size=4).map(numbered))
+@settings(deadline=None)
 def test_the_deltas_alone_give_the_items(output: list[dict[str, Any]]) -> None:
     events = [
         event for event in events_of({**HEAD, "output": output}) if event["type"].endswith(("added", "delta"))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
 from gateway.errors import RequestError
 from gateway.wire import chat
 from gateway.wire.dialect import Translator
+from gateway.wire.responses import ResponsesDialect
 from gateway.wire.responses_to_chat import ResponsesToChat
+from policies.requirements import needed_capabilities
+from policies.semantic_safety import why_unsafe
 from tests.chat_streams import chunk, completion
 
 TRANSLATOR: Translator = ResponsesToChat()
@@ -188,6 +194,68 @@ def test_an_answer_comes_back_whole_and_streamed() -> None:
     streamed = [*events.feed(chunk({"content": "a"}, "stop", completion({})["usage"])), *events.end()]
     assert streamed[-1]["response"] == whole
     assert whole["store"] is False
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "role", "content", "name", "text", "id"]), inner, max_size=4
+        )
+    ),
+    max_leaves=5,
+)
+
+
+def odd(*kinds: str, **fields: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Objects of these types whose fields are mostly right: one may be anything, or not there."""
+    right = {"type": st.sampled_from(kinds), **fields}
+    wrong = {name: right | {name: JSON} for name in right}
+    less = {name: {other: right[other] for other in right if other != name} for name in right}
+    return st.one_of(*map(st.fixed_dictionaries, [right, *wrong.values(), *less.values()]))
+
+
+TEXT = st.text(max_size=5)
+PARTS = st.lists(
+    odd("input_text", "output_text", "input_image", "input_file", "refusal", text=TEXT, image_url=TEXT),
+    max_size=2,
+)
+ITEMS = st.one_of(
+    odd("message", role=st.sampled_from(["user", "assistant", "developer"]), content=TEXT | PARTS),
+    odd("function_call", call_id=TEXT, name=TEXT, arguments=TEXT),
+    odd("function_call_output", call_id=TEXT, output=TEXT | PARTS),
+    odd("reasoning", "item_reference", id=TEXT, summary=JSON),
+    JSON,
+)
+FORMAT = odd("json_schema", "json_object", "text", name=TEXT, schema=st.just({}))
+TOOLS = st.lists(odd("function", name=TEXT, parameters=st.just({}), strict=JSON), max_size=2)
+FIELDS = {
+    "input": st.lists(ITEMS, max_size=4),
+    "tools": TOOLS,
+    "tool_choice": TEXT | odd("function", "allowed_tools", name=TEXT, mode=TEXT, tools=TOOLS),
+    "text": st.fixed_dictionaries({"format": FORMAT | JSON, "verbosity": TEXT}),
+    "reasoning": st.fixed_dictionaries({"effort": TEXT | JSON}),
+    **dict.fromkeys(("instructions", "conversation", "prompt", "include", "top_logprobs", "metadata"), JSON),
+    **dict.fromkeys(("previous_response_id", "stream", "parallel_tool_calls", "user", "background"), JSON),
+}
+
+
+PAIRS = st.sampled_from(sorted(FIELDS)).flatmap(lambda name: st.tuples(st.just(name), FIELDS[name]))
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=2).map(dict))
+@settings(max_examples=300, deadline=None)
+def test_no_value_in_any_field_ends_in_anything_but_a_request_error(fields: dict[str, Any]) -> None:
+    body = {"model": "auto", "input": "hello", **fields}
+    dialect = ResponsesDialect()
+    with suppress(RequestError):
+        dialect.check(body)
+        why_unsafe(dialect.chat_view(body))
+        needed_capabilities(dialect.chat_view(body))
+        dialect.without_question(body)
+        TRANSLATOR.answer(completion({"content": "a"}), body)
+        chat.check(TRANSLATOR.request(body))
 
 
 def test_the_body_is_not_changed() -> None:
