@@ -12,7 +12,7 @@ from openai.types import Completion
 from gateway.errors import RequestError
 from gateway.wire.completions import CompletionsDialect
 from gateway.wire.dialect import Dialect
-from policies.requirements import estimated_tokens
+from policies.requirements import estimated_tokens, needed_capabilities
 from policies.semantic_safety import why_unsafe
 from policies.types import Usage
 
@@ -110,6 +110,12 @@ def test_one_text_is_the_users_message(prompt: Any) -> None:
 )
 def test_other_requests_are_not_answered_by_similarity(fields: dict[str, Any]) -> None:
     assert why_unsafe(DIALECT.chat_view(body(**fields)))[1] is None
+
+
+def test_the_view_has_nothing_that_was_not_checked() -> None:
+    odd = body(response_format=3, tools=3, messages=3)
+    assert needed_capabilities(DIALECT.chat_view(odd)) == set()
+    assert needed_capabilities(DIALECT.chat_view(body(response_format={"type": "json_object"}))) == {"json"}
 
 
 def test_the_size_of_every_prompt_shows() -> None:

@@ -60,6 +60,7 @@ def test_a_stream_is_asked_for_with_its_usage() -> None:
         ({"prompt": [1, 2]}, "prompt"),
         ({"prompt": [[1]]}, "prompt"),
         ({"prompt": None}, "prompt"),
+        ({"tools": 3}, "tools"),
         ({"suffix": "end"}, "suffix"),
         ({"echo": True}, "echo"),
         ({"best_of": 2}, "best_of"),

@@ -16,7 +16,7 @@ from gateway.wire import chat
 from gateway.wire.dialect import Translator
 from gateway.wire.responses import ResponsesDialect
 from gateway.wire.responses_to_chat import ResponsesToChat
-from policies.requirements import needed_capabilities
+from policies.requirements import estimated_tokens, needed_capabilities
 from policies.semantic_safety import why_unsafe
 from tests.chat_streams import chunk, completion
 
@@ -165,6 +165,8 @@ def user(*content: dict[str, Any]) -> dict[str, Any]:
         ({"tools": [{"type": "custom", "name": "f"}]}, "tools[0].type"),
         ({"tools": [TOOL], "tool_choice": {"type": "mcp"}}, "tool_choice.type"),
         ({"input": [USER, {"type": "item_reference", "id": "i"}]}, "input[1].type"),
+        ({"input": []}, "input"),
+        ({"n": "two"}, "n"),
         ({"input": [{"type": "web_search_call", "id": "i"}]}, "input[0].type"),
         (user({"type": "input_file", "file_id": "f"}), "input[1].content[0].file_id"),
         (user({"type": "input_image", "file_id": "f"}), "input[1].content[0].file_id"),
@@ -238,6 +240,7 @@ FIELDS = {
     "reasoning": st.fixed_dictionaries({"effort": TEXT | JSON}),
     **dict.fromkeys(("instructions", "conversation", "prompt", "include", "top_logprobs", "metadata"), JSON),
     **dict.fromkeys(("previous_response_id", "stream", "parallel_tool_calls", "user", "background"), JSON),
+    **dict.fromkeys(("n", "stop", "response_format", "messages", "functions", "logprobs"), JSON),
 }
 
 
@@ -255,7 +258,10 @@ def test_no_value_in_any_field_ends_in_anything_but_a_request_error(fields: dict
         needed_capabilities(dialect.chat_view(body))
         dialect.without_question(body)
         TRANSLATOR.answer(completion({"content": "a"}), body)
-        chat.check(TRANSLATOR.request(body))
+        estimated_tokens(dialect.chat_view(body))
+        request = TRANSLATOR.request(body)
+        assert chat.check(request).model == "auto"
+        needed_capabilities(request)
 
 
 def test_the_body_is_not_changed() -> None:
