@@ -49,7 +49,7 @@ from benchmarks import report, servers
 from benchmarks.contest import play, prepare
 from benchmarks.gateway_goals import Cells, judged, table
 from benchmarks.peers import PEERS, Peer, Unavailable
-from benchmarks.processes import memory_mib
+from benchmarks.processes import memory_mib, pinned
 from benchmarks.profiler import profile
 from benchmarks.servers import Server
 
@@ -91,19 +91,21 @@ async def compete(
 
 
 def run(
-    wanted: Sequence[Peer], cells: Sequence[tuple[str, int]], rounds: int, round_s: float, may_install: bool
+    wanted: Sequence[Peer], cells: Sequence[tuple[str, int]], rounds: int, round_s: float, quick: bool
 ) -> dict[str, Any]:
     entrants: list[Server] = []
     unavailable: dict[str, str] = {}
     key = f"sk-{secrets.token_hex(32)}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(pinned(servers.CLIENT_CORES))
         base = servers.upstream(stack, folder, GAP_MS)
         for peer in wanted:
             try:
-                entrants.append(
-                    servers.start(stack, peer, folder, upstream=base, key=key, may_install=may_install)
-                )
+                if quick and peer.slow:
+                    raise Unavailable("too slow for a quick run")
+                server = servers.start(stack, peer, folder, upstream=base, key=key, may_install=not quick)
+                entrants.append(server)
             except Unavailable as reason:
                 unavailable[peer.name] = str(reason)
                 print(f"gateway: {peer.name}: {reason}", file=sys.stderr)
@@ -127,6 +129,7 @@ def profile_one(kind: str) -> str:
     key = f"sk-{secrets.token_hex(32)}"
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(pinned(servers.CLIENT_CORES))
         base = servers.upstream(stack, folder, GAP_MS)
         [peer] = [own for own in servers.OWN if own.name == name]
         server = servers.start(stack, peer, folder, upstream=base, key=key)
@@ -167,9 +170,9 @@ def main() -> None:
         parser.error(f"no such peer: {', '.join(sorted(unknown))}")
     wanted = [*servers.OWN, *(peer for peer in PEERS if peer.name in names and not options.no_peers)]
     if options.quick:
-        payload = run(wanted, CELLS[:4], rounds=2, round_s=0.25, may_install=False)
+        payload = run(wanted, CELLS[:4], rounds=2, round_s=0.25, quick=True)
     else:
-        payload = run(wanted, CELLS, rounds=options.rounds, round_s=options.round_s, may_install=True)
+        payload = run(wanted, CELLS, rounds=options.rounds, round_s=options.round_s, quick=False)
     if not options.quick:
         report.write("gateway", payload, " ".join(["python benchmarks/gateway.py", *sys.argv[1:]]))
     if options.json:

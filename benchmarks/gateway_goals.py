@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Cells = list[dict[str, Any]]
+_HEAD = f"  {'server':<18}{'req/s':>9}{'p50 ms':>11}{'p99 ms':>11}{'CPU us':>9}{'requests':>10}  errors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,21 +94,19 @@ def table(payload: Mapping[str, Any]) -> str:
         if cell != last:
             plural = "" if row["connections"] == 1 else "s"
             lines += ["", f"{row['kind']}, {row['connections']} connection{plural}"]
-            lines += [
-                f"  {'server':<16}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}{'requests':>10}  errors"
-            ]
+            lines += [_HEAD]
             last = cell
         errors = ", ".join(f"{count} {kind}" for kind, count in row["errors"].items()) or "0"
         lines.append(
-            f"  {row['server']:<16}{_shown(row['req_per_s'], 0):>9}{_shown(row['p50_ms'], 2):>9}"
-            f"{_shown(row['p99_ms'], 2):>9}{_shown(row['cpu_us'], 0):>9}{row['requests']:>10}  {errors}"
+            f"  {row['server']:<18}{_shown(row['req_per_s'], 0):>9}{_shown(row['p50_ms'], 2):>11}"
+            f"{_shown(row['p99_ms'], 2):>11}{_shown(row['cpu_us'], 0):>9}{row['requests']:>10}  {errors}"
         )
-    lines += ["", f"  {'server':<16}{'RSS MiB':>9}{'PSS MiB':>9}  what"]
+    lines += ["", f"  {'server':<18}{'RSS MiB':>9}{'PSS MiB':>9}  what"]
     lines += [
-        f"  {name:<16}{server['rss_mib']:>9.0f}{server['pss_mib']:>9.0f}  {server['what']}"
+        f"  {name:<18}{server['rss_mib']:>9.0f}{server['pss_mib']:>9.0f}  {server['what']}"
         for name, server in payload["servers"].items()
     ]
-    lines += [f"  {name:<16}not measured: {reason}" for name, reason in payload["unavailable"].items()]
+    lines += [f"  {name:<18}not measured: {reason}" for name, reason in payload["unavailable"].items()]
     lines += [""]
     verdicts = {True: "met", False: "missed", None: ""}
     lines += [

@@ -18,6 +18,8 @@ from urllib.parse import urlsplit
 
 # Servers may write an id or a number a little longer or shorter; an event lost from a stream is more.
 LENGTH_TOLERANCE_BYTES = 8
+# From one busy process that accepts and serves, the last connections would wait for all answers of the first.
+_ACCEPT_S = 0.05
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
@@ -130,6 +132,10 @@ async def run(
         async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as group:
             for _ in range(min(connections, requests)):
                 group.create_task(load.keep_one_busy())
+            if connections > 1:
+                await asyncio.sleep(_ACCEPT_S)
+            began = time.perf_counter()
+            load.start.set()
     except TimeoutError:
         outcome.errors["no answer in time"] += requests - len(outcome.latencies_s) - outcome.errors.total()
     outcome.elapsed_s = time.perf_counter() - began
@@ -146,19 +152,22 @@ class _Load:
         self.left = requests
         self.expected = expected
         self.outcome = outcome
+        self.start = asyncio.Event()
 
     async def keep_one_busy(self) -> None:
         loop = asyncio.get_running_loop()
         while self.left > 0:
             ended = loop.create_future()
             try:
-                protocol = partial(_Connection, self, ended)
-                transport, _ = await loop.create_connection(protocol, self.host, self.port)
+                make = partial(_Connection, self, ended)
+                transport, protocol = await loop.create_connection(make, self.host, self.port)
             except OSError:
                 self.left -= 1
                 self.outcome.errors["no connection"] += 1
                 continue
             try:
+                await self.start.wait()
+                protocol.next()
                 await ended
             finally:
                 transport.abort()
@@ -181,7 +190,6 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._next()
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -198,7 +206,7 @@ class _Connection(asyncio.Protocol):
         if b"\r\nconnection: close" in answer.head:
             self._transport.close()
         else:
-            self._next()
+            self.next()
 
     def connection_lost(self, _: Exception | None) -> None:
         if self._began is not None:
@@ -206,7 +214,8 @@ class _Connection(asyncio.Protocol):
         if not self._ended.done():
             self._ended.set_result(None)
 
-    def _next(self) -> None:
+    def next(self) -> None:
+        """Sends one request, or closes when none is left."""
         if self._load.left <= 0:
             self._transport.close()
             return

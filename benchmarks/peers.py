@@ -6,9 +6,10 @@ pinned requirement changes. One that cannot be had raises Unavailable with the r
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,53 +56,49 @@ class Setting:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """`requirement`: what pip or npm is asked for, into the environment `home`; where there is none,
-    `why_not` says why. `hits`: answers from its own exact cache."""
+    `why_not` says why. `overrides`: versions that npm must take of its dependencies. `hits`: answers from its
+    own exact cache. `slow`: left out of a quick run."""
 
     name: str
     home: str = ""
     requirement: str = ""
     npm: bool = False
+    overrides: Mapping[str, str] = field(default_factory=dict)
     why_not: str = ""
     hits: bool = False
+    slow: bool = False
     launch: Callable[[Setting], Launch] | None = None
 
+    def what(self) -> str:
+        """What is installed, in words."""
+        held = [f"{name} {version}" for name, version in self.overrides.items()]
+        return " with ".join([self.requirement, *held])
 
-def install(
-    name: str,
-    requirement: str,
-    *,
-    npm: bool = False,
-    may_install: bool = True,
-    limit_s: float = INSTALL_LIMIT_S,
-) -> Path:
-    """The folder with `requirement` installed in it, each of the two steps within `limit_s`. Raises
-    Unavailable."""
-    folder, marker = CACHE / name, CACHE / name / "installed.txt"
-    if marker.exists() and marker.read_text() == requirement:
+
+def install(peer: Peer, *, may_install: bool = True, limit_s: float = INSTALL_LIMIT_S) -> Path:
+    """The folder with a peer installed in it, each of the two steps within `limit_s`. Raises Unavailable."""
+    folder = CACHE / peer.home
+    marker = folder / "installed.txt"
+    if marker.exists() and marker.read_text() == peer.what():
         return folder
     if not may_install:
         raise Unavailable("not installed yet; a run without --quick installs it")
-    if npm and shutil.which("npm") is None:
+    if peer.npm and shutil.which("npm") is None:
         raise Unavailable("npm is not installed")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        if npm:
+        if peer.npm:
+            (folder / "package.json").write_text(json.dumps({"overrides": dict(peer.overrides)}))
             options = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
-            finish(["npm", "install", "--prefix", str(folder), *options, requirement], limit_s)
+            finish(["npm", "install", "--prefix", str(folder), *options, peer.requirement], limit_s)
         else:
             finish([sys.executable, "-m", "venv", str(folder)], limit_s)
-            pip = [
-                str(folder / "bin" / "pip"),
-                "--disable-pip-version-check",
-                "install",
-                "--quiet",
-                "--no-input",
-            ]
-            finish([*pip, requirement], limit_s)
+            options = ["--disable-pip-version-check", "--quiet", "--no-input"]
+            finish([str(folder / "bin" / "pip"), "install", *options, peer.requirement], limit_s)
     except CommandFailed as failure:
         raise Unavailable(f"does not install: {failure}") from None
-    marker.write_text(requirement)
+    marker.write_text(peer.what())
     return folder
 
 
@@ -204,8 +201,23 @@ _NO_PACKAGE = "no package of it in PyPI (vllm-router there is the Rust router): 
 PEERS = (
     Peer(name="vllm-router", home="vllm-router", requirement="vllm-router==0.1.17", launch=vllm_router),
     Peer(name="tensorzero", home="tensorzero", requirement="tensorzero==2026.6.0", launch=tensorzero),
-    Peer(name="portkey", home="portkey", requirement="@portkey-ai/gateway@1.15.2", npm=True, launch=portkey),
-    Peer(name="litellm", home="litellm", requirement=_LITELLM, launch=litellm),
-    Peer(name="litellm-hit", home="litellm", requirement=_LITELLM, hits=True, launch=litellm_with_cache),
+    Peer(
+        name="portkey",
+        home="portkey",
+        requirement="@portkey-ai/gateway@1.15.2",
+        npm=True,
+        # From 1.14 on every stream is answered 500: the headers it copies can no longer be added to.
+        overrides={"@hono/node-server": "1.13.8"},
+        launch=portkey,
+    ),
+    Peer(name="litellm", home="litellm", requirement=_LITELLM, slow=True, launch=litellm),
+    Peer(
+        name="litellm-hit",
+        home="litellm",
+        requirement=_LITELLM,
+        slow=True,
+        hits=True,
+        launch=litellm_with_cache,
+    ),
     Peer(name="production-stack", why_not=_NO_PACKAGE),
 )

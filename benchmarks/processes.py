@@ -26,11 +26,12 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(
-    command: list[str], folder: Path, log: Path, environment: Mapping[str, str]
+    command: list[str], folder: Path, log: Path, environment: Mapping[str, str], cores: set[int]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in a session of its own, in `folder`, writing stdout and stderr to `log`; the whole session is
-    ended on leaving."""
-    with log.open("wb") as output:
+    """A server on some cores, in a session of its own, in `folder`, writing stdout and stderr to `log`; the
+    whole session is ended on leaving."""
+    # The child inherits them before it has a thread.
+    with log.open("wb") as output, pinned(cores):
         process = subprocess.Popen(
             command,
             cwd=folder,
@@ -44,6 +45,17 @@ def running(
         yield process
     finally:
         _end(process)
+
+
+@contextlib.contextmanager
+def pinned(cores: set[int]) -> Iterator[None]:
+    """Keeps this thread, and what it starts meanwhile, to some cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def finish(command: list[str], limit_s: float) -> str:

@@ -7,10 +7,10 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.peers import Unavailable, install
+from benchmarks.peers import Peer, Unavailable, install
 from benchmarks.processes import CommandFailed, finish
 
-REQUIREMENT = "py-spy==0.4.3"
+PY_SPY = Peer(name="py-spy", home="py-spy", requirement="py-spy==0.4.3")
 SAMPLES_PER_S = 200
 TOP = 10
 _LINE_NUMBER = re.compile(r":\d+\)$")
@@ -19,7 +19,7 @@ _LINE_NUMBER = re.compile(r":\d+\)$")
 def profile(pid: int, seconds: float) -> str:
     """The functions with most own time over the next `seconds`, as text. Raises Unavailable: watching another
     process needs root, or kernel.yama.ptrace_scope = 0."""
-    spy = install("py-spy", REQUIREMENT) / "bin" / "py-spy"
+    spy = install(PY_SPY) / "bin" / "py-spy"
     with tempfile.TemporaryDirectory() as folder:
         stacks = Path(folder) / "stacks.txt"
         options = ["--format", "raw", "--rate", str(SAMPLES_PER_S), "--duration", str(round(seconds))]

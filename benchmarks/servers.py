@@ -4,6 +4,7 @@ tree."""
 from __future__ import annotations
 
 import http.client
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +18,11 @@ from benchmarks.processes import free_port, last_line, running
 
 ROOT = Path(__file__).resolve().parent.parent
 START_LIMIT_S = 120.0
+_CORES = os.sched_getaffinity(0)
+# The servers share one core in turn, so that each has as much as the others; the client and the upstream have
+# all others, where there are others.
+SERVER_CORES = {max(_CORES)}
+CLIENT_CORES = _CORES - SERVER_CORES or SERVER_CORES
 LOCKGATE_CONFIG = """
 [cache]
 enabled = {enabled}
@@ -94,7 +100,7 @@ def upstream(stack: ExitStack, folder: Path, gap_ms: float) -> str:
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "benchmarks.upstream", str(port), "--gap-ms", str(gap_ms)]
     launch = Launch(command=command, url=url, ready_url=url, environment={"PYTHONPATH": str(ROOT)})
-    _run(stack, "upstream", launch, folder)
+    _run(stack, launch, folder, CLIENT_CORES)
     return url
 
 
@@ -106,11 +112,11 @@ def start(
         raise Unavailable(peer.why_not)
     home = folder
     if peer.home:
-        home = install(peer.home, peer.requirement, npm=peer.npm, may_install=may_install)
+        home = install(peer, may_install=may_install)
     own = folder / peer.name
     own.mkdir()
     launch = peer.launch(Setting(installed=home, folder=own, upstream=upstream, key=key))
-    process = _run(stack, peer.name, launch, own)
+    process = _run(stack, launch, own, SERVER_CORES)
     url = launch.url if launch.url_file is None else launch.url_file.read_text() + launch.url
     return Server(
         name=peer.name,
@@ -119,14 +125,14 @@ def start(
         headers=launch.headers,
         pid=process.pid,
         hits=peer.hits,
-        what=peer.requirement,
+        what=peer.what(),
         log=own / "log",
     )
 
 
-def _run(stack: ExitStack, name: str, launch: Launch, folder: Path) -> subprocess.Popen[bytes]:
+def _run(stack: ExitStack, launch: Launch, folder: Path, cores: set[int]) -> subprocess.Popen[bytes]:
     log = folder / "log"
-    process = stack.enter_context(running(launch.command, folder, log, launch.environment))
+    process = stack.enter_context(running(launch.command, folder, log, launch.environment, cores))
     deadline = time.monotonic() + START_LIMIT_S
     while not (launch.url_file.exists() if launch.url_file else _answers(launch.ready_url)):
         if process.poll() is not None:

@@ -11,6 +11,7 @@ import click
 
 from gateway.cli_keys import keys
 from gateway.cli_router import router
+from gateway.cli_stats import stats
 
 DEFAULT_CONFIG = Path("config.toml")
 
@@ -103,36 +104,6 @@ def doctor(config_path: Path | None, as_json: bool) -> None:
     sys.exit(2 if bad else 0)
 
 
-@main.command()
-@click.option("--url", default="http://127.0.0.1:8080", show_default=True, help="A running gateway.")
-@click.option("--token", envvar="LOCKGATE_ADMIN_TOKEN", help="The admin token, if the gateway has one.")
-@json_option
-def stats(url: str, token: str | None, as_json: bool) -> None:
-    """What a running gateway has done so far."""
-    import httpx
-
-    headers = {"authorization": f"Bearer {token}"} if token else {}
-    try:
-        response = httpx.get(f"{url.rstrip('/')}/admin/stats", headers=headers, timeout=5, trust_env=False)
-        response.raise_for_status()
-        figures = response.json()
-    except httpx.HTTPStatusError as error:
-        try:
-            detail = error.response.json()["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            detail = f"HTTP {error.response.status_code}"
-        raise UserError(f"{url}: {detail}") from None
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise UserError(f"{url}: no gateway answers there ({error or type(error).__name__})") from None
-    if as_json:
-        click.echo(json.dumps(figures))
-        return
-    for name, value in figures.items():
-        shown = (
-            ", ".join(f"{k} {v}" for k, v in value.items()) or "none" if isinstance(value, dict) else value
-        )
-        click.echo(f"{name:<13} {shown}")
-
-
 main.add_command(router)
+main.add_command(stats)
 main.add_command(keys)

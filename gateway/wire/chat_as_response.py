@@ -40,7 +40,7 @@ class ResponseWriter:
         self._finish: str | None = None
         self._items: list[dict[str, Any]] = []
         self._open: set[int] = set()
-        self._calls: list[tuple[Any, int]] = []  # the index in the chunks, and the item's; oldest first
+        self._calls: dict[int, Any] = {}  # a call's index in the chunks, by that of its item
         self._text: dict[str, Any] | None = None  # the last text part: late annotations belong to it
 
     def feed(self, event: Json) -> Iterator[dict[str, Any]]:
@@ -160,7 +160,7 @@ class ResponseWriter:
             }
             yield from self._open_item(item)
             index = len(self._items) - 1
-            self._calls.append((piece.get("index"), index))
+            self._calls[index] = piece.get("index")
         item = self._items[index]
         item["name"] = item["name"] or function.get("name") or ""
         if arguments := function.get("arguments"):
@@ -172,11 +172,10 @@ class ResponseWriter:
 
         A new id together with a name begins one: some servers number all their calls 0, or not at all.
         """
-        for key, index in reversed(self._calls):
-            begins = piece.get("id") and function.get("name") and piece["id"] != self._items[index]["call_id"]
-            if key == piece.get("index") and not begins:
-                return index
-        return None
+        named = [index for index, key in self._calls.items() if key == piece.get("index")]
+        if piece.get("id") and function.get("name"):
+            named = [index for index in named if self._items[index]["call_id"] == piece["id"]]
+        return named[-1] if named else None
 
     def _open_item(self, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for index in sorted(self._open):

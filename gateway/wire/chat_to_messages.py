@@ -35,20 +35,17 @@ _TRANSLATED = frozenset(
         "user",
     }
 )
+_REFUSED = ("logprobs", "top_logprobs", "logit_bias", "functions", "audio", "web_search_options")
+"""Unless they are false or empty."""
 _LEFT_OUT = frozenset(
     {
-        "frequency_penalty",  # Anthropic has no penalties; 0, which most clients send, means none
+        *_REFUSED,
+        "n",
+        "function_call",
+        "modalities",
+        "frequency_penalty",  # Anthropic has no penalties; many clients send them as a habit
         "presence_penalty",
         "seed",  # promises best effort only, and Anthropic has none
-        "logprobs",  # false, see _refused
-        "top_logprobs",
-        "n",  # 1
-        "logit_bias",  # empty
-        "functions",  # empty
-        "audio",
-        "function_call",
-        "modalities",  # text
-        "web_search_options",
         "metadata",  # labels for OpenAI's dashboard
         "prediction",  # speeds up, changes nothing
         "prompt_cache_key",
@@ -60,6 +57,7 @@ _LEFT_OUT = frozenset(
         "verbosity",
     }
 )
+_NOT_KEPT = _TRANSLATED | _LEFT_OUT
 
 
 class ChatToMessages:
@@ -85,7 +83,7 @@ class ChatToMessages:
         for field in _refused(body):
             raise unsupported(field)
         system, messages = history(body.get("messages") or ())
-        asked = {name: value for name, value in body.items() if name not in _TRANSLATED | _LEFT_OUT}
+        asked = {n: value for n, value in body.items() if n not in _NOT_KEPT and value is not None}
         asked["messages"] = messages
         wanted = body.get("response_format") or {}
         if wanted.get("type") == "json_object":
@@ -126,7 +124,7 @@ def _refused(body: Json) -> Iterator[str]:
     """The fields that Anthropic has nothing for, and that would change the answer."""
     if (body.get("n") or 1) > 1:
         yield "n"
-    for name in ("logprobs", "top_logprobs", "logit_bias", "functions", "audio", "web_search_options"):
+    for name in _REFUSED:
         if body.get(name):
             yield name
     if "audio" in (body.get("modalities") or ()):

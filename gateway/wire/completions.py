@@ -72,7 +72,9 @@ class CompletionsDialect:
     def chat_view(self, body: Json) -> Json:
         """One prompt is the user's message. Several, tokens, or an echo of the prompt (which would be another
         question's) carry a part that is not text: such requests are not answered by similarity."""
-        view = {name: value for name, value in body.items() if name not in ("prompt", "logprobs")}
+        view = {name: body[name] for name in ("model", "n", "max_tokens") if name in body}
+        if isinstance(body.get("response_format"), Mapping):  # vLLM's
+            view["response_format"] = body["response_format"]
         if body.get("logprobs") is not None:
             view["logprobs"] = True
         prompt = one_text(body.get("prompt"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.errors import RequestError
+from gateway.wire import chat
 from gateway.wire.chat_stream import text_in
 from gateway.wire.completions import one_text
 from gateway.wire.dialect import Json
@@ -36,13 +37,14 @@ class CompletionsToChat:
             raise refused("logprobs", "this model gives no log-probabilities of completions")
         if body.get("max_tokens") == 0:
             raise refused("max_tokens", "this model generates one token at least")
-        chat = {name: value for name, value in body.items() if name not in _OWN_FIELDS}
-        chat["messages"] = [{"role": "user", "content": prompt}]
-        if chat.get("max_tokens") is None:
-            chat["max_tokens"] = DEFAULT_MAX_TOKENS
+        translated = {name: value for name, value in body.items() if name not in _OWN_FIELDS}
+        translated["messages"] = [{"role": "user", "content": prompt}]
+        if translated.get("max_tokens") is None:
+            translated["max_tokens"] = DEFAULT_MAX_TOKENS
         if body.get("stream"):
-            chat["stream_options"] = {"include_usage": True}
-        return chat
+            translated["stream_options"] = {"include_usage": True}
+        chat.check(translated)  # fields that completions does not have come unseen
+        return translated
 
     def answer(self, answer: Json, asked: Json) -> dict[str, Any]:
         return _translated(answer)
@@ -57,7 +59,7 @@ class _Events:
     def feed(self, event: Json) -> Iterator[dict[str, Any]]:
         chunk = _translated(event)
         chunk["choices"] = [
-            choice for choice in chunk["choices"] if choice["text"] or choice["finish_reason"] is not None
+            choice for choice in chunk["choices"] if choice["text"] or choice["finish_reason"]
         ]
         if chunk["choices"] or chunk.get("usage") is not None:
             yield chunk
@@ -81,10 +83,10 @@ def _translated(body: Json) -> dict[str, Any]:
 
 def _choice(choice: Json) -> dict[str, Any]:
     said = choice.get("delta") or choice.get("message") or {}
-    finish = choice.get("finish_reason")
+    finish = choice.get("finish_reason") or None  # "" is what some servers write before the end
     return {
         "index": choice.get("index", 0),
         "text": text_in(said.get("content")) or said.get("refusal") or "",
         "logprobs": None,
-        "finish_reason": _FINISHES.get(finish, finish) if finish is not None else None,
+        "finish_reason": _FINISHES.get(finish, finish) if finish else None,
     }

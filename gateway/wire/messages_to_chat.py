@@ -12,6 +12,7 @@ from gateway.wire.messages_to_chat_answer import ChatStreamAsMessage, message_of
 from gateway.wire.messages_view import chat_view, without_form
 from policies.types import Api
 
+_ANTHROPICS_OWN = ("container", "mcp_servers")
 _OF_A_MODEL_THAT_REASONS = re.compile(r"^(?:gpt-[5-9]|o\d)")
 """OpenAI's own such models refuse `max_tokens`; other servers know it better than its successor."""
 
@@ -34,7 +35,7 @@ class MessagesToChat:
                 param=field,
                 code="unsupported_parameter",
             )
-        asked = chat_view(body)
+        asked = chat_view({name: value for name, value in body.items() if name not in _ANTHROPICS_OWN})
         if _OF_A_MODEL_THAT_REASONS.match(str(body.get("model"))):
             asked["max_completion_tokens"] = asked.pop("max_tokens")
         if body.get("stream"):
@@ -49,7 +50,7 @@ class MessagesToChat:
 
 
 def _inexpressible(body: Json) -> Iterator[str]:
-    for name in ("container", "mcp_servers"):
+    for name in _ANTHROPICS_OWN:
         if body.get(name):
             yield name
     for i, tool in enumerate(body.get("tools") or ()):

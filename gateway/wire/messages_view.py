@@ -6,6 +6,7 @@ silently, similarity is not asked about it, and `messages_to_chat` refuses it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.wire.messages_tool_input import as_text
 
 BETWEEN_BLOCKS = "\n\n"
 """Between the blocks of a system prompt, which chat templates want as one text."""
+MAX_USER_CHARACTERS = 64
 
 _ONLY_ANTHROPICS = frozenset(
     {
@@ -44,10 +46,10 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_view(body: Json) -> dict[str, Any]:
-    """Every field that is not Anthropic's alone is kept under its name (`max_tokens`, `top_k`, unknown
-    ones). Hints to the prompt cache (`cache_control`) go: they change no answer. Thinking of earlier turns
-    goes too: only the model that signed it can read it, and chat templates drop it anyway."""
-    view = {name: value for name, value in body.items() if name not in _ONLY_ANTHROPICS}
+    """Every field that is not null nor Anthropic's alone is kept under its name (`max_tokens`, `top_k`,
+    unknown ones). Hints to the prompt cache (`cache_control`) go: they change no answer. Thinking of earlier
+    turns goes too: only the model that signed it can read it, and chat templates drop it anyway."""
+    view = {n: value for n, value in body.items() if n not in _ONLY_ANTHROPICS and value is not None}
     messages: list[dict[str, Any]] = []
     if system := system_text(body.get("system")):
         messages.append({"role": "system", "content": system})
@@ -56,9 +58,8 @@ def chat_view(body: Json) -> dict[str, Any]:
     view["messages"] = messages
     if body.get("stop_sequences"):
         view["stop"] = list(body["stop_sequences"])
-    user = (body.get("metadata") or {}).get("user_id")
-    if user:
-        view["user"] = user
+    if user := (body.get("metadata") or {}).get("user_id"):
+        view["user"] = _user_id(user)
     if effort := reasoning_effort(body):
         view["reasoning_effort"] = effort
     if schema := _schema(body):
@@ -114,6 +115,13 @@ def _schema(body: Json) -> Any:
     """Of structured outputs; `output_format` is the name the beta had."""
     wanted = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}
     return wanted.get("schema") if isinstance(wanted, Mapping) else None
+
+
+def _user_id(user: str) -> str:
+    """OpenAI refuses a `user` of more than 64 characters; a hash of it stands for one user too."""
+    if len(user) <= MAX_USER_CHARACTERS:
+        return user
+    return hashlib.blake2b(user.encode("utf-8", "replace"), digest_size=MAX_USER_CHARACTERS // 2).hexdigest()
 
 
 def _messages(message: Json) -> Iterator[dict[str, Any]]:

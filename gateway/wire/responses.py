@@ -22,11 +22,19 @@ from policies.types import Api, Usage
 _Positive = Annotated[int, Meta(ge=1)]
 
 Truncation = Literal["auto", "disabled"]
-ROLES = ("user", "assistant", "system", "developer")
+Role = Literal["user", "assistant", "system", "developer"]
 
 TIMELESS_ITEMS = frozenset({"message", "reasoning", "function_call", "custom_tool_call"})
 """Output items that the model alone has made. All others are of tools that the provider runs (web and file
 search, code, MCP ...), whose results change with time, or of kinds we do not know."""
+
+
+_OF_ONE_REQUEST: dict[str, Any] = {
+    "metadata": {},
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "user": None,
+}
 
 
 class _Part(Struct):
@@ -38,16 +46,27 @@ class _Part(Struct):
     file_data: str | None = None
 
 
-class _Item(Struct):
-    """A message, a call, a call's output ... told apart by `type`."""
+class _Message(Struct):
+    role: Role
+    content: str | list[_Part]
 
-    type: str | None = None
-    role: str | None = None
-    content: str | list[_Part] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: Any = None
-    output: Any = None
+
+class _Call(Struct):
+    call_id: str
+    name: str
+    arguments: str
+
+
+class _Output(Struct):
+    call_id: str
+    output: str | list[_Part]
+
+
+_ITEMS: dict[str, type[Struct]] = {
+    "message": _Message,
+    "function_call": _Call,
+    "function_call_output": _Output,
+}
 
 
 class _Format(Struct):
@@ -73,11 +92,18 @@ class _Tool(Struct):
     parameters: dict[str, Any] | None = None
 
 
+class _ToolChoice(Struct):
+    type: str
+    name: str | None = None
+    mode: str | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
 class _Fields(Struct):
     """The fields whose type we know. Others pass unseen and are kept."""
 
     model: Annotated[str, Meta(min_length=1)]
-    input: str | list[_Item] | None = None
+    input: str | list[dict[str, Any]] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     conversation: str | dict[str, Any] | None = None
@@ -87,7 +113,7 @@ class _Fields(Struct):
     stream_options: dict[str, Any] | None = None
     background: bool | None = None
     tools: list[_Tool] | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: str | _ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     max_tool_calls: _Positive | None = None
     text: _Text | None = None
@@ -118,7 +144,7 @@ class ResponsesDialect:
         if fields.input is None and not any(responses_input.context_elsewhere(body)):
             raise field_error("input", "the field is missing")
         for i, item in enumerate(fields.input if isinstance(fields.input, list) else ()):
-            _check_item(item, body["input"][i], f"input[{i}]")
+            _check_item(item, f"input[{i}]")
         for i, tool in enumerate(fields.tools or ()):
             if tool.type == "function" and not tool.name:
                 raise field_error(f"tools[{i}].name", "the field is missing")
@@ -198,8 +224,10 @@ class ResponsesDialect:
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
         """An answer that its upstream has stored keeps its id, for clients go on from it with
-        `previous_response_id`."""
+        `previous_response_id`. What it repeats of the request that made it, and requests that share it need
+        not have, is taken out."""
         fresh = {**answer, "created_at": int(now), "model": model}
+        fresh |= {name: blank for name, blank in _OF_ONE_REQUEST.items() if name in answer}
         if answer.get("completed_at") is not None:
             fresh["completed_at"] = int(now)
         if answer.get("store") is False:
@@ -222,24 +250,18 @@ class ResponsesDialect:
         return responses_stream.frame({**event, "param": said.get("param"), "sequence_number": 0})
 
 
-def _check_item(item: _Item, given: Json, path: str) -> None:
-    kind = responses_input.kind_of(given)
-    if kind == "message":
-        if item.role not in ROLES:
-            what = f"expected one of {', '.join(ROLES)}, got '{item.role}'"
-            raise field_error(f"{path}.role", what if item.role is not None else "the field is missing")
-        if item.content is None:
-            raise field_error(f"{path}.content", "expected text or a list of parts; the field is missing")
-        for i, part in enumerate(item.content if isinstance(item.content, list) else ()):
-            if part.type in ("input_text", "output_text") and part.text is None:
-                raise field_error(f"{path}.content[{i}].text", "expected text; the field is missing")
-    needed: dict[str, tuple[str, ...]] = {
-        "function_call": ("call_id", "name", "arguments"),
-        "function_call_output": ("call_id", "output"),
-    }
-    for name in needed.get(kind, ()):
-        if getattr(item, name) is None:
-            raise field_error(f"{path}.{name}", "the field is missing")
+def _check_item(item: dict[str, Any], path: str) -> None:
+    if not isinstance(item.get("type"), str | None):
+        raise field_error(f"{path}.type", "expected text")
+    fields = _ITEMS.get(responses_input.kind_of(item))
+    if fields is None:
+        return
+    checked(item, fields, path=path, choices={"role": get_args(Role)})
+    name = "output" if fields is _Output else "content"
+    parts = item.get(name)
+    for i, part in enumerate(parts if isinstance(parts, list) else ()):
+        if part["type"] in ("input_text", "output_text") and part.get("text") is None:
+            raise field_error(f"{path}.{name}[{i}].text", "expected text; the field is missing")
 
 
 def _says_something(item: Json) -> bool:

@@ -51,7 +51,7 @@ def _add(messages: list[dict[str, Any]], item: Json) -> None:
         else:
             messages.append(said)
     elif kind == "message":
-        messages.append(_message(item))
+        _add_message(messages, _message(item))
     elif kind == "function_call":
         call = {
             "id": item.get("call_id"),
@@ -63,11 +63,33 @@ def _add(messages: list[dict[str, Any]], item: Json) -> None:
             messages.append({"role": "assistant", "content": None})
         messages[-1].setdefault("tool_calls", []).append(call)
     elif kind == "function_call_output":
-        output = item.get("output")
-        content = _content(output) if isinstance(output, list) else output
-        messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": content})
+        given = item.get("output")
+        content = _content(given) if isinstance(given, list) else given
+        output = {"role": "tool", "tool_call_id": item.get("call_id"), "content": content}
+        messages.insert(_after_call(messages, item.get("call_id")), output)
     elif kind != "reasoning":
         messages.append({"role": "assistant", "content": [{"type": kind}]})
+
+
+def _after_call(messages: list[dict[str, Any]], call_id: Any) -> int:
+    """Where a call's output goes: chat completions takes nothing but outputs between a call and its own."""
+    for i in reversed(range(len(messages))):
+        if any(call["id"] == call_id for call in messages[i].get("tool_calls") or ()):
+            at = i + 1
+            while at < len(messages) and messages[at].get("role") == "tool":
+                at += 1
+            return at
+    return len(messages)
+
+
+def _add_message(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    last = messages[-1] if messages else {}
+    texts = last.get("content"), message["content"]
+    if message["role"] == last.get("role") == "system" and all(isinstance(text, str) for text in texts):
+        # Many chat templates take one system message, the first.
+        messages[-1] = {"role": "system", "content": f"{texts[0]}\n\n{texts[1]}"}
+    else:
+        messages.append(message)
 
 
 def _message(item: Json) -> dict[str, Any]:

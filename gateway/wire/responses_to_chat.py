@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.wire import chat
 from gateway.wire.chat_as_response import ResponseWriter, response_of
 from gateway.wire.completions_to_chat import refused
 from gateway.wire.dialect import Json
@@ -36,9 +37,13 @@ _TRANSLATED = frozenset(
 )
 _WITHOUT_EFFECT = frozenset(
     {
+        "access_programs",
         "background",  # false, or it is refused
+        "background_options",
+        "client_metadata",
         "context_management",
         "conversation",
+        "image",
         "include",  # log-probabilities are asked for below; the rest is of tools that are refused
         "max_tool_calls",  # of the tools OpenAI runs
         "metadata",  # OpenAI takes it only with what it stores; the answer has it
@@ -64,30 +69,35 @@ class ResponsesToChat:
         """Fields of the same name, unknown ones too, go on as they are. Nothing is stored, whatever `store`
         says, and the answer says so."""
         _check(body)
-        kept = _TRANSLATED | _WITHOUT_EFFECT
-        chat = {name: value for name, value in body.items() if name not in kept and value is not None}
-        chat["messages"] = messages_of(body)
+        handled = _TRANSLATED | _WITHOUT_EFFECT
+        translated = {
+            name: value for name, value in body.items() if name not in handled and value is not None
+        }
+        translated["messages"] = messages_of(body)
+        if not translated["messages"]:
+            raise refused("input", "expected at least one message")
         if body.get("tools"):
-            chat["tools"] = chat_tools(body)
+            translated["tools"] = chat_tools(body)
         else:
-            chat.pop("parallel_tool_calls", None)  # an error without tools
+            translated.pop("parallel_tool_calls", None)  # an error without tools
         if body.get("tool_choice") is not None and body.get("tools"):
-            chat["tool_choice"] = _tool_choice(body["tool_choice"])
+            translated["tool_choice"] = _tool_choice(body["tool_choice"])
         if (wanted := chat_response_format(body)) is not None:
-            chat["response_format"] = wanted
+            translated["response_format"] = wanted
         if (verbosity := (body.get("text") or {}).get("verbosity")) is not None:
-            chat["verbosity"] = verbosity
+            translated["verbosity"] = verbosity
         if (effort := (body.get("reasoning") or {}).get("effort")) is not None:
-            chat["reasoning_effort"] = effort
+            translated["reasoning_effort"] = effort
         if body.get("max_output_tokens") is not None:
-            chat["max_completion_tokens"] = body["max_output_tokens"]
+            translated["max_completion_tokens"] = body["max_output_tokens"]
         if wants_logprobs(body):
-            chat["logprobs"] = True
+            translated["logprobs"] = True
         else:
-            chat.pop("top_logprobs", None)
+            translated.pop("top_logprobs", None)
         if body.get("stream"):
-            chat["stream_options"] = {"include_usage": True}
-        return chat
+            translated["stream_options"] = {"include_usage": True}
+        chat.check(translated)  # fields that Responses does not have come unseen
+        return translated
 
     def answer(self, answer: Json, asked: Json) -> dict[str, Any]:
         return response_of(answer, asked)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.chat_stream import Assembler, as_chunks, frame, without_usage
+from gateway.wire.chat_stream import Assembler, as_chunks, frame, text_in, without_usage
 
 HEAD = {"id": "chatcmpl-1", "created": 1, "model": "m", "vendor": {"a": 1}}
 
@@ -91,6 +91,40 @@ def test_a_real_stream_is_put_together() -> None:
     assert choice["finish_reason"] == "stop"
     assert assembler.completion()["usage"] == {"total_tokens": 9}
     assert assembler.completion()["vendor"] == {"a": 1}
+
+
+def assembled(*deltas: dict[str, Any]) -> dict[str, Any]:
+    assembler = Assembler()
+    for delta in deltas:
+        assembler.add({**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    message: dict[str, Any] = assembler.answer()["choices"][0]["message"]
+    return message
+
+
+def test_pieces_of_a_function_call_of_the_old_form_are_joined() -> None:
+    first, second = {"name": "f", "arguments": '{"a"'}, {"arguments": ":1}"}
+    message = assembled({"role": "assistant"}, {"function_call": first}, {"function_call": second})
+    assert message["function_call"] == {"name": "f", "arguments": '{"a":1}'}
+    assert round_trip(completion(message, "function_call"))["choices"][0]["message"] == message
+
+
+def test_lists_unknown_to_us_are_joined() -> None:
+    details = [{"reasoning_details": [{"text": text}]} for text in "ab"]
+    assert assembled(*details)["reasoning_details"] == [{"text": "a"}, {"text": "b"}]
+
+
+def test_tool_calls_without_a_number_are_calls_of_their_own() -> None:
+    calls = [{"id": name, "index": None, "function": {"name": name, "arguments": "{}"}} for name in "ab"]
+    message = assembled({"tool_calls": None}, *({"tool_calls": [call]} for call in calls))
+    assert [call["id"] for call in message["tool_calls"]] == ["a", "b"]
+
+
+def test_content_in_parts_and_what_a_choice_has_besides_survive() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "a"}]
+    whole = completion({"role": "assistant", "content": parts})
+    whole["choices"][0] |= {"stop_reason": 7, "content_filter_results": {}}
+    assert round_trip(whole) == whole
+    assert text_in(parts) == "a"
 
 
 def test_usage_is_taken_out_and_an_empty_chunk_with_it() -> None:
