@@ -28,6 +28,7 @@ class AnswerStream:
     def __init__(self, name: str, api: Api, *, redactor: Redactor, choices: int = 1) -> None:
         self.done = False
         self._name = name
+        self._api: Api = api
         self._typed = api in ("messages", "responses")
         self._choices = choices
         self._redactor = redactor
@@ -127,7 +128,7 @@ class AnswerStream:
     def _failure(self, body: Mapping[str, Any], data: bytes) -> BackendError:
         """The error for an event that reports one."""
         if not self._begun:
-            return rejection(self._name, _status(body), {}, data, self._redactor)
+            return rejection(self._name, _status(body), {}, data, self._redactor, self._api)
         message = self._redactor.text(error_message(body) or "no reason given")
         return UpstreamCut(f"{self._name} failed during its answer: {message}")
 

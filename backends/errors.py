@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from policies.types import Api
+
 
 class BackendError(Exception):
     """Base of all errors a Backend raises from `stream`. The message is fit for a client: no secrets."""
 
 
 class UpstreamRejected(BackendError):
-    """The upstream answered with an error status. `body` is its JSON body as sent, in the shape of the API
-    that was called, b"" when it was not JSON. `headers` holds those worth keeping (`retry-after`,
+    """The upstream answered with an error status. `body` is its JSON body as sent, in the shape of `api`,
+    the one that was called, b"" when it was not JSON. `headers` holds those worth keeping (`retry-after`,
     `x-ratelimit-*`)."""
 
-    def __init__(self, message: str, *, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def __init__(
+        self, message: str, *, status: int, body: bytes, headers: dict[str, str], api: Api = "chat"
+    ) -> None:
         super().__init__(message)
+        self.api = api
         self.status = status
         self.body = body
         self.headers = headers

@@ -235,7 +235,7 @@ class HttpBackend:
             self._apis -= {call.api}
             return ApiMissing(f"{self._name} has no {self.paths[call.api]} ({response.status})")
         redactor = self._redactor(call.credential)
-        return rejection(self._name, response.status, response.headers, body or b"", redactor)
+        return rejection(self._name, response.status, response.headers, body or b"", redactor, call.api)
 
     def _lacks_api(self, api: Api, status: int, body: bytes) -> bool:
         """A server without an API answers 404 or the like; but so does one that lacks the model."""

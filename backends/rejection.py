@@ -10,6 +10,7 @@ import orjson
 
 from backends.errors import UpstreamRejected
 from backends.forwarding import client_may_see
+from policies.types import Api
 
 _REDACTED = "[redacted]"
 _LEAST_SECRET = 4  # shorter values cannot be told from ordinary text
@@ -66,7 +67,12 @@ def error_message(value: Any) -> str | None:
 
 
 def rejection(
-    name: str, status: int, headers: Mapping[str, str], body: bytes, redactor: Redactor
+    name: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    redactor: Redactor,
+    api: Api = "chat",
 ) -> UpstreamRejected:
     """The error for an answer of `status`. Its `body` is as sent unless something had to be redacted, and
     b"" when it is not a JSON object."""
@@ -80,14 +86,12 @@ def rejection(
             body = orjson.dumps(clean)
         message = error_message(clean)
     kept = {
-        lower: redactor.text(value)
-        for key, value in headers.items()
-        if client_may_see(lower := key.lower())
+        lower: redactor.text(value) for key, value in headers.items() if client_may_see(lower := key.lower())
     }
     text = (
         f"{name} answered {status}: {message}" if message else f"{name} answered {status} without saying why"
     )
-    return UpstreamRejected(text, status=status, body=body, headers=kept)
+    return UpstreamRejected(text, status=status, body=body, headers=kept, api=api)
 
 
 def _json_object(body: bytes) -> dict[str, Any] | None:

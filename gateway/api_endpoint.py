@@ -104,7 +104,7 @@ class ApiEndpoint:
                 charge=charge,
             )
             async with cancelled_when_client_leaves(receive):
-                reply = await self._pipeline.answer(request, key, context, trace)
+                reply = await self._pipeline.answer_otherwise(request, key, context, trace)
                 await send_reply(reply, send, trace)
         finally:
             if not trace.led:  # who leads a generation is charged when that ends

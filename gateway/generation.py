@@ -222,10 +222,12 @@ class _Generating:
                 raise InvalidCall(
                     f"The backend {backend.name} of '{request.model}' cannot answer this API.", param="model"
                 )
-            body = request.body if translator is None else translator.request(request.body)
+            body: Mapping[str, Any] = {**request.body, "model": model.upstream_name}
+            if translator is not None:
+                body = translator.request(body)
             call = Call(
                 api=request.api if translator is None else translator.target,
-                body={**body, "model": model.upstream_name},
+                body=body,
                 credential=client.credential,
                 headers=client.headers,
                 deadline=deadline,

@@ -28,7 +28,8 @@ Embed = Callable[[str], Awaitable[EncodedText]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
     """What a look-up found. `entry` is there when the decision is to serve it; `identity` is None when
-    the cache was bypassed whole. `query` is what routing looks at, `chat` asks the same as a chat completion."""
+    the cache was bypassed whole. `query` is what routing looks at; `chat` asks the same in the form of a
+    chat completion."""
 
     decision: Decision
     query: Query

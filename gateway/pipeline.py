@@ -46,14 +46,21 @@ class Pipeline:
 
     async def answer_exactly(self, request: Request, trace: Trace) -> tuple[Reply | None, bytes | None]:
         """The reply to a request that has been answered before, if it is kept; and the request's exact key,
-        for `answer`. Raises RequestError for a model that nobody knows."""
+        for `answer_otherwise`. Raises RequestError for a model that nobody knows."""
         self._catalog.find(request.model)
         key, entry = await self._lookup.find(request)
         if entry is None:
             return None, key
         return self._serve(request, entry, same_request(entry), trace), key
 
-    async def answer(self, request: Request, key: bytes | None, client: ClientContext, trace: Trace) -> Reply:
+    async def answer(self, request: Request, client: ClientContext, trace: Trace) -> Reply:
+        """The whole path. Raises RequestError."""
+        reply, key = await self.answer_exactly(request, trace)
+        return reply or await self.answer_otherwise(request, key, client, trace)
+
+    async def answer_otherwise(
+        self, request: Request, key: bytes | None, client: ClientContext, trace: Trace
+    ) -> Reply:
         """The reply when there was none by exact key. Raises RequestError. Cancelling it, or closing the
         frames, frees the work upstream."""
         target = self._catalog.find(request.model)

@@ -106,8 +106,8 @@ class Model(Section):
     backend: str
     name: str | None = None
     context_tokens: int | None = Field(default=None, ge=1)
-    input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
-    output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
+    output_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     cached_input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     cache_write_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     capabilities: list[Capability] | None = None
