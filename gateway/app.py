@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import time
@@ -24,7 +25,7 @@ from gateway.errors import RequestError, openai_error_body
 from gateway.metrics import CONTENT_TYPE
 from gateway.models_endpoint import ModelsEndpoint
 from gateway.raw_endpoint import RawEndpoint
-from gateway.stats import figures
+from gateway.stats import figures, ledger_page
 from gateway.wire.messages_errors import error_body as messages_error_body
 from policies.types import Api
 
@@ -123,6 +124,9 @@ class Endpoints:
 
     async def stats(self, request: Request) -> Response:
         self._require_admin(request)
+        if request.query_params:
+            page, kind = await asyncio.to_thread(ledger_page, self._gateway.ledger, request.query_params)
+            return Response(page, media_type=kind)
         body = figures(
             self._gateway.metrics,
             entries=await self._gateway.entries(),

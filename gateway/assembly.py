@@ -27,6 +27,7 @@ from gateway.generation import Generation
 from gateway.health import HealthBoard
 from gateway.housekeeping import Housekeeping
 from gateway.keys import key_ring
+from gateway.ledger import Ledger, open_ledger
 from gateway.limits import Limits
 from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
@@ -73,6 +74,7 @@ class Gateway:
     catalog: Catalog
     edge: Edge
     metrics: Metrics
+    ledger: Ledger
     degradation: Degradation
     health: HealthBoard
     cache: SemanticCache | None
@@ -121,6 +123,7 @@ class _Starting:
         self._settings = settings
         self._announce = announce
         self._metrics = Metrics()
+        self._degradation = Degradation(self._metrics)
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     async def close(self) -> None:
@@ -131,6 +134,7 @@ class _Starting:
         settings = self._settings
         # The store first: it is quick, and a second process on the same file must stop here.
         store = await self._open_store()
+        ledger = await self._open_ledger()
         try:
             async with asyncio.TaskGroup() as group:
                 engine_task = group.create_task(self._open_embedder())
@@ -140,7 +144,7 @@ class _Starting:
         engine, backends = engine_task.result(), backends_task.result()
         cache = await self._open_cache(store, engine)
         secret = await store.secret()
-        degradation = Degradation(self._metrics)
+        degradation = self._degradation
         weights = _difficulty_weights(settings, engine.space if engine else None)
         prices = PriceList()
         await asyncio.to_thread(prices.load)
@@ -167,13 +171,14 @@ class _Starting:
             cache=cache,
             ttl_s=settings.cache.ttl_s,
             metrics=self._metrics,
+            ledger=ledger,
             degradation=degradation,
         )
         self._announce_routes(catalog)
         notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
         if notice:
             self._announce("prices", notice)
-        limits = Limits(settings.auth.keys)
+        limits = Limits(settings.auth.keys, spent_usd=ledger.spent_usd)
         return Gateway(
             settings=settings,
             pipeline=Pipeline(catalog=catalog, lookup=lookup, generation=generation),
@@ -182,11 +187,12 @@ class _Starting:
                 authenticator=Authenticator(
                     settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
                 ),
-                recorder=Recorder(self._metrics),
+                recorder=Recorder(self._metrics, ledger),
                 header_policy=HeaderPolicy(settings.server.forward_headers),
                 max_body_bytes=settings.server.max_body_bytes,
             ),
             metrics=self._metrics,
+            ledger=ledger,
             degradation=degradation,
             health=HealthBoard(backends, self._metrics),
             cache=cache,
@@ -203,6 +209,20 @@ class _Starting:
             store = await asyncio.to_thread(_sqlite, cache)
         self._closers.append(store.aclose)
         return store
+
+    async def _open_ledger(self) -> Ledger:
+        loop = asyncio.get_running_loop()
+
+        def on_fault(detail: str) -> None:  # on the ledger's thread
+            loop.call_soon_threadsafe(self._degradation.note, "ledger", detail)
+
+        ledger = await asyncio.to_thread(open_ledger, self._settings, on_fault)
+
+        async def close() -> None:
+            await asyncio.to_thread(ledger.close)
+
+        self._closers.append(close)
+        return ledger
 
     async def _open_embedder(self) -> EngineThread | None:
         settings = self._settings

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-DIMENSIONS = ("tenant", "model", "day", "route", "cache", "api")
+DIMENSIONS = ("tenant", "key", "model", "day", "route", "cache", "api")
 MAX_NAME_CELLS = 40
 _COUNTS = (
     ("requests", "requests"),

@@ -14,10 +14,11 @@ from embeddings.protocols import Entry, SemanticCache, StoreError
 from gateway.attempts import Attempts, Candidate, Progress
 from gateway.catalog import Model
 from gateway.degradation import Degradation
+from gateway.ledger import GenerationPosting, Ledger
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics
 from gateway.single_flight import Flight, SingleFlight, Solo
-from gateway.trace import Trace
+from gateway.trace import NO_USAGE, Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.dialects import Dialects
 from policies.requirements import estimated_prompt_tokens, estimated_text_tokens
@@ -40,25 +41,8 @@ class ClientContext:
     charge: Callable[[int, float], None] = _charge_nobody
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generated:
-    """One upstream call that has ended, however it did. `clean`: with a whole answer."""
-
-    tenant: str
-    route: str
-    api: str
-    model: str
-    requests: int
-    usage: Usage
-    cost_usd: float
-    clean: bool
-
-
 class Generation:
-    """Generates answers, one upstream call for each question in flight, and stores the clean ones.
-
-    `on_generated` is told of every call that has ended.
-    """
+    """Generates answers, one upstream call for each question in flight, and stores the clean ones."""
 
     def __init__(
         self,
@@ -68,15 +52,15 @@ class Generation:
         cache: SemanticCache | None,
         ttl_s: float,
         metrics: Metrics,
+        ledger: Ledger,
         degradation: Degradation,
-        on_generated: Callable[[Generated], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.flights = SingleFlight()
         self.dialects = dialects
         self.attempts = attempts
         self.metrics = metrics
-        self.on_generated = on_generated
+        self.ledger = ledger
         self._cache = cache
         self._ttl_s = ttl_s
         self._degradation = degradation
@@ -177,6 +161,7 @@ class _Generating:
         self._trace = trace
         self._dialect = generation.dialects.of(request.api)
         self._progress = Progress()
+        self._usage, self._cost_usd = NO_USAGE, 0.0
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
         trace, progress = self._trace, self._progress
@@ -199,7 +184,7 @@ class _Generating:
         if self._decision.store and self._lookup.identity is not None:
             answer = whole_answer(chunks, self._dialect)
         usage = self._dialect.usage(answer) if answer is not None else self._usage_of(chunks)
-        self._account(usage or self._estimate(chunks), clean=True)
+        self._account(usage or self._estimate(chunks))
         if answer is not None and self._dialect.why_not_stored(answer) == "":
             trace = self._trace
             trace.stored = await self._generation.store(
@@ -208,9 +193,9 @@ class _Generating:
 
     def abandon(self, chunks: Sequence[Chunk]) -> None:
         if chunks:
-            self._account(self._usage_of(chunks) or self._estimate(chunks), clean=False)
+            self._account(self._usage_of(chunks) or self._estimate(chunks))
         else:
-            self._account(Usage(), clean=False)
+            self._account(NO_USAGE)
 
     def _candidate(self, model: Model) -> Candidate:
         request, client, dialects = self._request, self._client, self._generation.dialects
@@ -276,22 +261,27 @@ class _Generating:
             estimated=True,
         )
 
-    def _account(self, usage: Usage, *, clean: bool) -> None:
+    def spent(self) -> tuple[Usage, float, str]:
+        return self._usage, self._cost_usd, self._model().upstream_name
+
+    def _account(self, usage: Usage) -> None:
+        """However the call ended: it may outlive the request that began it."""
         trace, model = self._trace, self._model()
-        trace.usage = usage
-        trace.cost_usd = model.price.cost_usd(usage)
+        self._usage, self._cost_usd = usage, model.price.cost_usd(usage)
+        trace.usage, trace.cost_usd = usage, self._cost_usd
         self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
         self._client.charge(usage.prompt_tokens + usage.completion_tokens, trace.cost_usd)
-        self._generation.on_generated(
-            Generated(
+        self._generation.ledger.generation(
+            GenerationPosting(
                 tenant=trace.tenant,
+                key=trace.key or "",
                 route=trace.route,
-                api=self._request.api,
                 model=model.upstream_name,
-                requests=self._progress.requests,
+                api=self._request.api,
+                cache=self._decision.cache,
                 usage=usage,
                 cost_usd=trace.cost_usd,
-                clean=clean,
+                attempts=self._progress.requests,
             )
         )
 

@@ -33,6 +33,7 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     tenant: str
+    key: str = ""
     route: str
     model: str
     api: str
@@ -50,6 +51,7 @@ class GenerationPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     may have shared it, or none may have waited for its end."""
 
     tenant: str
+    key: str = ""
     route: str
     model: str
     api: str
@@ -152,8 +154,8 @@ class Ledger:
             return sorted(rows.values(), key=lambda row: row.name)
         return sorted(rows.values(), key=lambda row: (-row.without_usd, -row.cost_usd, row.name))
 
-    def spent_usd(self, tenant: str, month: str | None = None) -> float:
-        """What a tenant's upstream calls of a month (YYYY-MM, UTC; None for this one) have cost so far.
+    def spent_usd(self, key: str, month: str | None = None) -> float:
+        """What a key's upstream calls of a month (YYYY-MM, UTC; None for this one) have cost so far.
 
         This month's comes from memory, for use before every request; another month's from the file, and may
         raise LedgerError. What another process on the same file spends is in it a few seconds after this
@@ -162,11 +164,11 @@ class Ledger:
         with self._posting:
             month = month or self._day_of(self._clock())[:7]
             if month == self._month:
-                return self._spent.get(tenant, 0) / PICO
+                return self._spent.get(key, 0) / PICO
         with self._file:
-            spent = self._store.spent_picousd(month, tenant).get(tenant, 0)
+            spent = self._store.spent_picousd(month, key).get(key, 0)
             with self._posting:
-                return (spent + self._pending_spending(month).get(tenant, 0)) / PICO
+                return (spent + self._pending_spending(month).get(key, 0)) / PICO
 
     def flush(self) -> None:
         """Writes what was posted; once it returns, that survives a kill. Raises LedgerError, with the sums
@@ -206,7 +208,15 @@ class Ledger:
     def _row(self, posting: RequestPosting | GenerationPosting) -> tuple[LedgerKey, Sums]:
         day = self._day_of(self._clock() if posting.at is None else posting.at)
         key = self._limit.fold(
-            LedgerKey(day, posting.tenant, posting.route, posting.model, posting.api, posting.cache)
+            LedgerKey(
+                day,
+                posting.tenant,
+                posting.key,
+                posting.route,
+                posting.model,
+                posting.api,
+                posting.cache,
+            )
         )
         sums = self._pending.get(key)
         if sums is None:
@@ -226,13 +236,13 @@ class Ledger:
         if month > self._month:  # what other processes have written of it already, the next flush reads
             self._month, self._spent, self._stale = month, {}, True
         if month == self._month:
-            self._spent[key.tenant] = self._spent.get(key.tenant, 0) + picousd
+            self._spent[key.key] = self._spent.get(key.key, 0) + picousd
 
     def _pending_spending(self, month: str) -> dict[str, int]:
         spent: dict[str, int] = {}
         for key, sums in self._pending.items():
             if key.day.startswith(month):
-                spent[key.tenant] = spent.get(key.tenant, 0) + sums.cost_picousd
+                spent[key.key] = spent.get(key.key, 0) + sums.cost_picousd
         return spent
 
     def _refresh(self) -> None:
@@ -244,8 +254,8 @@ class Ledger:
         stored = self._store.spent_picousd(month)
         with self._posting:
             if month == self._month:
-                for tenant, picousd in self._pending_spending(month).items():
-                    stored[tenant] = stored.get(tenant, 0) + picousd
+                for key, picousd in self._pending_spending(month).items():
+                    stored[key] = stored.get(key, 0) + picousd
                 self._spent, self._stale = stored, False
         self._refreshed = time.monotonic()
 

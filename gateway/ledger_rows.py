@@ -17,14 +17,16 @@ MAX_NAME_CHARACTERS = 120
 OTHER = "other"
 HITS = ("hit-exact", "hit-semantic")
 
-Dimension = Literal["day", "tenant", "route", "model", "api", "cache"]
+Dimension = Literal["day", "tenant", "key", "route", "model", "api", "cache"]
 
 
 class LedgerKey(NamedTuple):
-    """`day` is a UTC day, YYYY-MM-DD. The others are as in the request's trace; "" where there was none."""
+    """`day` is a UTC day, YYYY-MM-DD. The others are as in the request's trace; "" where there was none.
+    `key` is the name of a key of the config."""
 
     day: str
     tenant: str
+    key: str
     route: str
     model: str
     api: str
@@ -124,8 +126,8 @@ class _Day:
 class RowLimit:
     """Keeps the rows of a day few: tenants and model names come from clients.
 
-    Beyond a limit a tenant's further rows become one, everything but the tenant being "other" there: what
-    the tenant spent stays right. Only beyond MAX_TENANTS_A_DAY do further tenants become "other" themselves.
+    Beyond a limit a tenant's further rows become one for each of its keys, all else being "other" there: what
+    a key spent stays right. Only beyond MAX_TENANTS_A_DAY do further tenants become "other" themselves.
     """
 
     def __init__(
@@ -157,7 +159,7 @@ class RowLimit:
         if (
             len(day.keys) >= self._max_rows or day.rows_of.get(key.tenant, 0) >= self._max_rows_of_a_tenant
         ) and key not in day.keys:
-            key = LedgerKey(key.day, key.tenant, OTHER, OTHER, OTHER, OTHER)
+            key = LedgerKey(key.day, key.tenant, key.key, OTHER, OTHER, OTHER, OTHER)
         day.add(key)
         return key
 

@@ -27,7 +27,7 @@ CREATE TABLE spending (
     {" ".join(f"{name} INTEGER NOT NULL," for name in SUM_NAMES)}
     PRIMARY KEY ({", ".join(LedgerKey._fields)})
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX spending_by_tenant ON spending (tenant, day, cost_picousd);
+CREATE INDEX spending_by_key ON spending (key, day, cost_picousd);
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """
@@ -40,8 +40,8 @@ _ADD = (
 _SUMS = ", ".join(f"sum({n} >> {_LOW_BITS}), sum({n} & {_LOW_MASK})" for n in SUM_NAMES)
 _HITS = f"coalesce(sum(requests) FILTER (WHERE cache IN {HITS}), 0)"
 _SPENT = (
-    f"SELECT tenant, sum(cost_picousd >> {_LOW_BITS}), sum(cost_picousd & {_LOW_MASK}) FROM spending"
-    " WHERE day BETWEEN ? AND ? {}GROUP BY tenant"
+    f"SELECT key, sum(cost_picousd >> {_LOW_BITS}), sum(cost_picousd & {_LOW_MASK}) FROM spending"
+    " WHERE day BETWEEN ? AND ? {}GROUP BY key"
 )
 
 
@@ -105,13 +105,13 @@ class LedgerStore:
 
         return run
 
-    def spent_picousd(self, month: str, tenant: str | None = None) -> dict[str, int]:
-        """By tenant, in a month (YYYY-MM); of one tenant only where one is named."""
+    def spent_picousd(self, month: str, key: str | None = None) -> dict[str, int]:
+        """By key, in a month (YYYY-MM); of one key only where one is named."""
         days = (f"{month}-01", f"{month}-31")
-        if tenant is None:
+        if key is None:
             rows = self._read(_SPENT.format(""), *days)
         else:
-            rows = self._read(_SPENT.format("AND tenant = ? "), *days, tenant)
+            rows = self._read(_SPENT.format("AND key = ? "), *days, key)
         return {name: _joined(high, low) for name, high, low in rows}
 
     def keys(self, day: str) -> list[LedgerKey]:

@@ -13,10 +13,11 @@ import orjson
 from backends.errors import BackendError
 from backends.protocols import Chunk
 from embeddings.protocols import Entry
-from gateway.catalog import Catalog
+from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError, from_backend
 from gateway.generation import ClientContext, Generation, whole_answer
 from gateway.lookup import CacheLookup, same_request
+from gateway.prices import Price
 from gateway.routing import choose_models, needs_score
 from gateway.single_flight import Flight, Solo
 from gateway.trace import Trace
@@ -47,7 +48,7 @@ class Pipeline:
     async def answer_exactly(self, request: Request, trace: Trace) -> tuple[Reply | None, bytes | None]:
         """The reply to a request that has been answered before, if it is kept; and the request's exact key,
         for `answer_otherwise`. Raises RequestError for a model that nobody knows."""
-        self._catalog.find(request.model)
+        trace.reference = reference_price(self._catalog.find(request.model))
         key, entry = await self._lookup.find(request)
         if entry is None:
             return None, key
@@ -99,7 +100,7 @@ class Pipeline:
         trace.age_s = max(0.0, now - answer.created_at)
         trace.route = trace.route_reason = trace.model = trace.backend = ""
         trace.usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
-        trace.saved_usd = answer.cost_usd
+        trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
         dialect = self.generation.dialects.of(request.api)
         return _replay(request, dialect.renewed(answer.body, model=request.model, now=now), dialect)
 
@@ -111,11 +112,23 @@ class Pipeline:
             async with aclosing(flight.follow()) as following:
                 async for chunk in following:
                     chunks.append(chunk)  # noqa: PERF401 - aclosing frees the work when the client leaves
+            _note_shared(flight, trace)
         except BackendError as error:
             raise from_backend(error) from error
         if not request.stream and chunks[0].whole:
             return Reply(body=chunks[0].data)
         return _replay(request, whole_answer(chunks, dialect), dialect)
+
+
+def _note_shared(flight: Flight | Solo, trace: Trace) -> None:
+    """What a follower of somebody else's call was spared."""
+    if not trace.led:
+        trace.usage, trace.saved_usd, trace.answer_model = flight.spent()
+
+
+def reference_price(target: Route | Model) -> Price:
+    """What a token costs where there is neither cache nor routing."""
+    return target.large.price if isinstance(target, Route) else target.price
 
 
 def _replay(request: Request, answer: dict[str, Any], dialect: Dialect) -> Reply:
@@ -157,6 +170,7 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
                         yield rest
                     chunk = await anext(following)
             except StopAsyncIteration:
+                _note_shared(flight, trace)
                 if dialect.end:
                     yield dialect.end
             except BackendError as error:

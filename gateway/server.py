@@ -15,6 +15,7 @@ from backends.errors import EngineUnavailable
 from embeddings.protocols import EmbedderError, StoreError
 from gateway.cli import UserError
 from gateway.config import ConfigError, load
+from gateway.ledger_store import LedgerError
 from gateway.settings import Settings
 from policies.difficulty import WeightsError
 
@@ -32,7 +33,7 @@ def run(config_path: Path | None, *, host: str | None, port: int | None, as_json
         listener = listen(host or settings.server.host, settings.server.port if port is None else port)
         with listener, asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(settings, listener))
-    except (ConfigError, EmbedderError, StoreError, EngineUnavailable, WeightsError) as error:
+    except (ConfigError, EmbedderError, StoreError, EngineUnavailable, WeightsError, LedgerError) as error:
         raise UserError(str(error)) from None
     except KeyboardInterrupt:
         sys.exit(130)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from backends.errors import BackendError
 from backends.protocols import Chunk
+from policies.types import Usage
 
 
 class Source(Protocol):
@@ -29,12 +30,17 @@ class Source(Protocol):
         """After any other end; `chunks` is what had come."""
         ...
 
+    def spent(self) -> tuple[Usage, float, str]:
+        """After the end: the tokens, their cost in USD, and the model that answered."""
+        ...
+
 
 class Solo:
     """An answer that one client alone gets: generated in the task that asks for it."""
 
     def __init__(self, source: Source) -> None:
         self.stream = source.stream
+        self.spent = source.spent
         self._source = source
 
     async def follow(self) -> AsyncGenerator[Chunk]:
@@ -63,6 +69,7 @@ class Flight:
 
     def __init__(self, source: Source) -> None:
         self.stream = source.stream
+        self.spent = source.spent
         self._source = source
         self._chunks: list[Chunk] = []
         self._news = asyncio.Event()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.attempts import Attempt
+from gateway.prices import UNKNOWN, Price
 from policies.types import Api, CacheStatus, Usage
 
 Stage = Literal["embed", "search", "verify", "queue", "upstream"]
@@ -22,7 +23,9 @@ _NOT_VISIBLE = re.compile(r"[^ -~]")
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """Times are seconds; `started` is on the performance counter's clock."""
+    """Times are seconds; `started` is on the performance counter's clock. `answer_model` is whose answer was
+    served where none was generated; `reference` what a token would have cost without Lockgate: at the large
+    model of the route, and with no cache."""
 
     request_id: str
     tenant: str = ""
@@ -59,6 +62,8 @@ class Trace:
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
     saved_usd: float = 0.0
+    answer_model: str = ""
+    reference: Price = UNKNOWN
 
     @contextmanager
     def stage(self, name: Stage) -> Iterator[None]:

@@ -22,6 +22,7 @@ from tests.entries import unit_vector
 
 SETTINGS: dict[str, Any] = {
     "cache": {"store": "memory", "policy": {"min_similarity": 0.9}},
+    "ledger": {"enabled": False},  # counted in memory
     "backends": {"fake": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}},
     "models": {
         "small": {"backend": "fake", "name": "fake-small", "input_usd_per_mtok": 1.0},

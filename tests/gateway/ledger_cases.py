@@ -22,12 +22,16 @@ class FakeClock:
 
 
 def asked(**changes: Any) -> RequestPosting:
-    fields = {"tenant": "shop", "route": "small", "model": "m", "api": "chat", "cache": "miss", "status": 200}
+    fields: dict[str, Any] = {
+        "tenant": "shop", "route": "small", "model": "m", "api": "chat", "cache": "miss", "status": 200
+    }  # fmt: skip
+    fields["key"] = changes.get("tenant", "shop")  # one key for each tenant
     return RequestPosting(**{**fields, **changes})
 
 
 def generated(**changes: Any) -> GenerationPosting:
     fields = {"tenant": "shop", "route": "small", "model": "m", "api": "chat", "cache": "miss"}
+    fields["key"] = changes.get("tenant", "shop")
     return GenerationPosting(**{**fields, "usage": Usage(), "cost_usd": 0.0, **changes})
 
 

@@ -21,7 +21,7 @@ from gateway.ledger_store import LedgerStore
 from policies.types import Usage
 from tests.gateway.ledger_cases import DAY_S, NOON, FakeClock, asked, generated, reopened, total
 
-DIMENSIONS: tuple[Dimension, ...] = ("day", "tenant", "route", "model", "api", "cache")
+DIMENSIONS: tuple[Dimension, ...] = ("day", "tenant", "key", "route", "model", "api", "cache")
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_each_dimension_sums_up_to_the_same(ledger: Ledger, clock: FakeClock) ->
         if number == 6:
             ledger.flush()
     rows = {dimension: ledger.by(dimension) for dimension in DIMENSIONS}
-    assert [len(rows[dimension]) for dimension in DIMENSIONS] == [4, 2, 1, 3, 1, 2]
+    assert [len(rows[dimension]) for dimension in DIMENSIONS] == [4, 2, 2, 1, 3, 1, 2]
     for found in rows.values():
         assert LedgerRow.total(found) == LedgerRow.total(rows["day"])
 

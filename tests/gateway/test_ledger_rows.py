@@ -11,6 +11,7 @@ KEYS = st.builds(
     LedgerKey,
     day=st.just("2027-01-15"),
     tenant=st.sampled_from("abcdefgh"),
+    key=st.just("web"),
     route=st.just("small"),
     model=st.text(max_size=2),
     api=st.just("chat"),
@@ -19,7 +20,7 @@ KEYS = st.builds(
 
 
 def key(tenant: str = "t", model: str = "m", day: str = "2027-01-15") -> LedgerKey:
-    return LedgerKey(day, tenant, "small", model, "chat", "miss")
+    return LedgerKey(day, tenant, "web", "small", model, "chat", "miss")
 
 
 @given(st.lists(KEYS, max_size=80))
@@ -41,7 +42,7 @@ def test_a_tenant_with_many_models_leaves_room_to_others() -> None:
     limit = RowLimit(max_rows_of_a_tenant=2)
     rows = [limit.fold(key("greedy", f"m{number}")) for number in range(4)]
     assert [row.model for row in rows] == ["m0", "m1", OTHER, OTHER]
-    assert rows[3] == LedgerKey("2027-01-15", "greedy", OTHER, OTHER, OTHER, OTHER)
+    assert rows[3] == LedgerKey("2027-01-15", "greedy", "web", OTHER, OTHER, OTHER, OTHER)
     assert limit.fold(key("modest", "m9")).model == "m9"
 
 

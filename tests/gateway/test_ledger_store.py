@@ -13,7 +13,7 @@ import pytest
 from gateway.ledger_rows import LedgerKey, LedgerRow, Sums
 from gateway.ledger_store import MAX_SUM, SCHEMA_VERSION, LedgerError, LedgerStore
 
-KEY = LedgerKey("2027-01-15", "shop", "small", "m", "chat", "miss")
+KEY = LedgerKey("2027-01-15", "shop", "web", "small", "m", "chat", "miss")
 EVER = ("2000-01-01", "9999-12-31")
 
 
@@ -55,7 +55,7 @@ def test_sums_beyond_64_bits_stay_at_the_largest_number_and_totals_are_right(pat
         store.add([(KEY._replace(model="d"), Sums(cost_picousd=MAX_SUM * 5))])
     (row,) = rows(store)
     assert row.sums.cost_picousd == 4 * MAX_SUM
-    assert store.spent_picousd("2027-01") == {"shop": 4 * MAX_SUM}
+    assert store.spent_picousd("2027-01") == {"web": 4 * MAX_SUM}
     store.close()
 
 
@@ -69,10 +69,10 @@ def test_a_query_sees_the_rows_as_they_were_when_it_was_made(path: Path) -> None
     store.close()
 
 
-def test_spending_is_by_month_and_by_tenant() -> None:
+def test_spending_is_by_month_and_by_key() -> None:
     store = LedgerStore(None)
-    for day, tenant in (("2026-12-31", "a"), ("2027-01-01", "a"), ("2027-01-31", "b"), ("2027-02-01", "b")):
-        store.add([(KEY._replace(day=day, tenant=tenant), Sums(cost_picousd=7))])
+    for day, key in (("2026-12-31", "a"), ("2027-01-01", "a"), ("2027-01-31", "b"), ("2027-02-01", "b")):
+        store.add([(KEY._replace(day=day, key=key), Sums(cost_picousd=7))])
     assert store.spent_picousd("2027-01") == {"a": 7, "b": 7}
     assert store.spent_picousd("2027-01", "b") == {"b": 7}
     assert store.spent_picousd("2027-03", "b") == {}

@@ -10,6 +10,7 @@ import pytest
 from backends.errors import UpstreamCut
 from backends.protocols import Chunk
 from gateway.single_flight import Flight, SingleFlight, Solo
+from policies.types import Usage
 from tests.gateways import chunk
 
 
@@ -42,6 +43,9 @@ class FakeSource:
 
     def abandon(self, chunks: Sequence[Chunk]) -> None:
         self.abandoned.append(len(chunks))
+
+    def spent(self) -> tuple[Usage, float, str]:
+        return Usage(), 0.0, "m"
 
 
 async def followed(flight: Flight | Solo) -> list[int]:

@@ -115,7 +115,7 @@ def test_csv_of_an_empty_ledger_is_its_header() -> None:
 @pytest.mark.parametrize(
     ("parameters", "param", "said"),
     [
-        ({}, "by", "expected one of day, tenant, route, model, api, cache"),
+        ({}, "by", "expected one of day, tenant, key, route, model, api, cache"),
         ({"by": "colour"}, "by", "by = 'colour': expected one of day"),
         ({"by": "day", "format": "xml"}, "format", "expected one of json, csv"),
         ({"by": "day", "since": "20270115"}, "since", "since = '20270115': expected a day, YYYY-MM-DD"),
