@@ -13,7 +13,7 @@ from benchmarks.processes import CommandFailed, finish
 PY_SPY = Peer(name="py-spy", home="py-spy", requirement="py-spy==0.4.3")
 SAMPLES_PER_S = 200
 TOP = 10
-# One line of py-spy's raw form: frames from the thread's label inwards, each `function (file:line)`, and a count.
+# A line of py-spy's raw form: the thread's label, frames inwards as `function (file:line)`, a count.
 _STACK = re.compile(r"thread \(\w+\): MainThread;.*?([^;]+) \(([^;()]+?)(?::\d+)?\) (\d+)")
 
 
