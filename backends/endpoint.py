@@ -9,10 +9,12 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`authorization` is the value of the Authorization header, None when the upstream has no key of its
-    own. `secrets` lists what must not appear in any message."""
+    """`key` is the upstream's own key, None when it has none; `authorization` the value of the Authorization
+    header that goes with it, or with a user and password. `secrets` lists what must not appear in any
+    message."""
 
     parts: SplitResult = field(repr=False)
+    key: str | None = field(repr=False)
     authorization: str | None = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -48,6 +50,7 @@ def parse_endpoint(name: str, base_url: str, api_key: str | None) -> Endpoint:
     netloc = f"{bracketed}:{port}" if port is not None else bracketed
     return Endpoint(
         parts=parts._replace(netloc=netloc, fragment=""),
+        key=key or None,
         authorization=authorization,
         secrets=tuple(secret for secret in secrets if secret),
     )

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from policies.types import Api
+
 
 class BackendError(Exception):
     """Base of all errors a Backend raises from `stream`. The message is fit for a client: no secrets."""
 
 
 class UpstreamRejected(BackendError):
-    """The upstream answered with an error status. `body` is its JSON body as sent, b"" when it was not
-    JSON. `headers` holds those worth keeping (`retry-after`, `x-ratelimit-*`)."""
+    """The upstream answered with an error status. `body` is its JSON body as sent, in the shape of `api`,
+    the one that was called, b"" when it was not JSON. `headers` holds those worth keeping (`retry-after`,
+    `x-ratelimit-*`)."""
 
-    def __init__(self, message: str, *, status: int, body: bytes, headers: dict[str, str]) -> None:
+    def __init__(
+        self, message: str, *, status: int, body: bytes, headers: dict[str, str], api: Api = "chat"
+    ) -> None:
         super().__init__(message)
+        self.api = api
         self.status = status
         self.body = body
         self.headers = headers
+
+
+class ApiMissing(BackendError):
+    """The upstream does not have this API; the backend's `apis` no longer name it."""
+
+
+class BackendResting(BackendError):
+    """The backend failed too often lately and is left alone for `retry_after_s`."""
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class UpstreamUnreachable(BackendError):
@@ -23,7 +41,7 @@ class UpstreamUnreachable(BackendError):
 
 
 class UpstreamTimeout(BackendError):
-    """The upstream did not answer within the backend's `timeout_s`."""
+    """The upstream did not answer in time: to the first token, between two, or as a whole."""
 
 
 class UpstreamInvalid(BackendError):

@@ -6,19 +6,33 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from policies.types import Api
+
+
+@dataclass(slots=True, kw_only=True)
+class CallReport:
+    """What a backend tells of a call beside its answer. `requests`: how many were sent upstream for it.
+    `headers`: those of the answer that a client may see, by lower-case names."""
+
+    requests: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One request to a backend: a chat completion body whose `model` is already the upstream's name.
+    """One request to a backend, in one of its `apis`; its `model` is already the upstream's name.
 
-    `body["stream"]` decides the form of the answer. `credential` is the client's own (the value of
-    its Authorization header), for backends that have no key of their own. `headers` are few and safe to
-    forward (`traceparent`, `x-request-id`).
+    `body["stream"]` decides the form of the answer. `credential` is the client's own (the value of an
+    Authorization header), for backends that have no key of their own. `headers` are few and safe to
+    forward, by lower-case names. `deadline`, on the event loop's clock, bounds the call as a whole.
     """
 
+    api: Api = "chat"
     body: Mapping[str, Any]
     credential: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    deadline: float | None = None
+    report: CallReport = field(default_factory=CallReport)
 
     @property
     def stream(self) -> bool:
@@ -27,15 +41,20 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One JSON object of an answer, `data` as the upstream sent it and `body` parsed from it.
+    """A part of an answer as it goes over the wire. `events` are the JSON objects in it, in order.
 
-    A call without `stream` gives exactly one: a `chat.completion`. A streamed one gives
-    `chat.completion.chunk` objects. The end of the iterator is the clean end of the answer; every other
-    end raises a BackendError.
+    `whole`: `data` is the JSON of a whole answer, its one event; a call without `stream` gives exactly
+    that, and a server may answer a streamed one so. Else `data` is one or more complete server-sent
+    events, byte for byte as the upstream sent them; comments have no event, and what marks the end
+    (`[DONE]`) is left out. `tells_usage`: an event of an OpenAI stream has a `usage` key, which backends ask
+    for whether the client does or not; one that is not null comes in a chunk of its own. The end of the
+    iterator is the clean end of the answer; every other end raises a BackendError.
     """
 
     data: bytes
-    body: Mapping[str, Any]
+    events: Sequence[Mapping[str, Any]]
+    whole: bool = False
+    tells_usage: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +75,19 @@ class Health:
 
 
 class Backend(Protocol):
-    """Something that answers chat completions."""
+    """Something that generates answers."""
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def apis(self) -> frozenset[Api]:
+        """The APIs it speaks itself. May shrink when a server turns out not to have one (ApiMissing)."""
+        ...
+
     def stream(self, call: Call) -> AsyncIterator[Chunk]:
-        """Leaving the iterator (aclose, cancellation) cancels the work upstream. Raises the errors of
-        `backends.errors`."""
+        """One attempt. Leaving the iterator (aclose, cancellation) cancels the work upstream. Raises the
+        errors of `backends.errors`."""
         ...
 
     async def load(self) -> Load: ...
@@ -71,6 +95,45 @@ class Backend(Protocol):
     async def health(self) -> Health: ...
 
     async def aclose(self) -> None: ...
+
+
+class RawAnswer(Protocol):
+    """An upstream's answer passed through as it is: iterating gives the bytes of its body."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """Those a client may see, in order; names may repeat."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def close(self) -> None:
+        """Frees the connection; aborts it unless the body was read to its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawCall:
+    """A request of an API that the gateway does not read. `path` is what follows `/v1/`, as the client
+    wrote it; `query` without its `?`; `body` None when there is none."""
+
+    method: str
+    path: str
+    query: str
+    headers: Sequence[tuple[str, str]]
+    body: AsyncIterator[bytes] | bytes | None
+    credential: str | None = None
+
+
+class RawBackend(Protocol):
+    """A backend that also passes requests through byte for byte."""
+
+    async def forward(self, call: RawCall) -> RawAnswer:
+        """Raises UpstreamUnreachable, UpstreamTimeout, UpstreamInvalid, InvalidCall."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

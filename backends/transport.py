@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol, Self
 from urllib.parse import urlsplit
 
 import aiohttp
+import yarl
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
 from backends.errors import BackendError, UpstreamCut, UpstreamInvalid, UpstreamTimeout, UpstreamUnreachable
+
+Headers = Mapping[str, str] | Sequence[tuple[str, str]]
+Body = bytes | AsyncIterator[bytes] | None
 
 
 class UpstreamResponse(Protocol):
@@ -27,12 +30,21 @@ class UpstreamResponse(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Looked up by lower-case names."""
+        """Looked up by names of any case; `items()` repeats a name that came more than once."""
         ...
 
     def __aiter__(self) -> Self: ...
 
     async def __anext__(self) -> bytes: ...
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole body has been read."""
+        ...
+
+    def expire(self) -> None:
+        """As `close`, and whoever is iterating gets UpstreamTimeout."""
+        ...
 
     def close(self) -> None:
         """Abort the connection unless the body has been read to its end, when it is already back in the
@@ -44,15 +56,13 @@ class Transport(Protocol):
     """Sends requests and follows no redirects.
 
     Raises UpstreamUnreachable (nothing was answered), UpstreamTimeout, UpstreamInvalid (the answer is not
-    HTTP). `timeout_s` bounds the time to the headers, and later every silence within the body. No message
-    holds a header's value or more of the URL than host and port.
+    HTTP). `idle_s` bounds every silence within the body; the wait for the headers is the caller's to bound.
+    No message holds a header's value or more of the URL than host and port.
     """
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    async def request(
+        self, method: str, url: str, headers: Headers, body: Body, idle_s: float
     ) -> UpstreamResponse: ...
-
-    async def get(self, url: str, headers: Mapping[str, str], timeout_s: float) -> UpstreamResponse: ...
 
     async def aclose(self) -> None: ...
 
@@ -68,52 +78,44 @@ class AiohttpTransport:
         max_connections: int = 1024,
         trust_env: bool = False,
     ) -> None:
-        self._connect_timeout_s = connect_timeout_s
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
         self._max_connections = max_connections
         self._trust_env = trust_env
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
-
-    async def post(
-        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
-    ) -> UpstreamResponse:
-        return await self._send("POST", url, headers, body, timeout_s)
-
-    async def get(self, url: str, headers: Mapping[str, str], timeout_s: float) -> UpstreamResponse:
-        return await self._send("GET", url, headers, None, timeout_s)
 
     async def aclose(self) -> None:
         self._closed = True
         if self._session is not None:
             await self._session.close()
 
-    async def _send(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_s: float
+    async def request(
+        self, method: str, url: str, headers: Headers, body: Body, idle_s: float
     ) -> UpstreamResponse:
-        where = host_and_port(url)
         if self._closed:
-            raise UpstreamUnreachable(f"{where}: the connection pool is closed")
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._connect_timeout_s, sock_read=timeout_s)
-
-        async def attempt() -> aiohttp.ClientResponse:
-            return await self._opened().request(
-                method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
-            )
-
+            raise UpstreamUnreachable(f"{host_and_port(url)}: the connection pool is closed")
+        session = self._session or self._opened()
+        address = yarl.URL(url, encoded=True)  # a path is passed on as the client wrote it
         try:
-            # sock_read starts only once the request is written; the outer bound covers the whole wait.
-            async with asyncio.timeout(timeout_s):
-                try:
-                    response = await attempt()
-                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
-                    # A server may close an idle connection just as it is used again: once more, at once.
-                    if not _connection_reused.get():
-                        raise
-                    response = await attempt()
+            try:
+                response = await session.request(
+                    method, address, headers=headers, data=body, timeout=self._timeout, allow_redirects=False
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+                # A server may close an idle connection just as it is used again: once more, at once.
+                if not _connection_reused.get() or not isinstance(body, bytes | None):
+                    raise
+                response = await session.request(
+                    method, address, headers=headers, data=body, timeout=self._timeout, allow_redirects=False
+                )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: aiohttp's errors carry the request's headers and whole URL.
-            raise _request_error(error, where, timeout_s) from None
-        return _AiohttpResponse(response, where, timeout_s)
+            raise _request_error(error, host_and_port(url)) from None
+        connection = response.connection
+        if connection is not None and connection.protocol is not None:
+            connection.protocol.read_timeout = idle_s
+            connection.protocol.start_timeout()
+        return _AiohttpResponse(response, url, idle_s)
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, made on first use because it belongs to the running loop."""
@@ -156,12 +158,13 @@ class _Connector(aiohttp.TCPConnector):
 class _AiohttpResponse:
     """An iterator by hand: an async generator left early would be closed at the collector's leisure."""
 
-    __slots__ = ("_response", "_timeout_s", "_where")
+    __slots__ = ("_idle_s", "_overdue", "_response", "_url")
 
-    def __init__(self, response: aiohttp.ClientResponse, where: str, timeout_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, url: str, idle_s: float) -> None:
         self._response = response
-        self._where = where
-        self._timeout_s = timeout_s
+        self._url = url
+        self._idle_s = idle_s
+        self._overdue = False
 
     @property
     def status(self) -> int:
@@ -179,13 +182,25 @@ class _AiohttpResponse:
             data = await self._response.content.readany()
         except TimeoutError:
             self.close()
-            raise UpstreamTimeout(f"{self._where} sent nothing for {self._timeout_s:g} s") from None
+            where = host_and_port(self._url)
+            raise UpstreamTimeout(f"{where} sent nothing for {self._idle_s:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             self.close()
-            raise UpstreamCut(f"{self._where} broke off its answer ({type(error).__name__})") from None
+            where = host_and_port(self._url)
+            if self._overdue:
+                raise UpstreamTimeout(f"{where} did not end its answer in time") from None
+            raise UpstreamCut(f"{where} broke off its answer ({type(error).__name__})") from None
         if not data:
             raise StopAsyncIteration
         return data
+
+    @property
+    def at_end(self) -> bool:
+        return self._response.content.at_eof()
+
+    def expire(self) -> None:
+        self._overdue = True
+        self.close()
 
     def close(self) -> None:
         # aiohttp gives the connection back by itself at the end of the body. Otherwise abort it: a plain
@@ -203,12 +218,12 @@ def host_and_port(url: str) -> str:
     return f"{host}:{parts.port}" if parts.port else host
 
 
-def _request_error(error: Exception, where: str, timeout_s: float) -> BackendError:
+def _request_error(error: Exception, where: str) -> BackendError:
     """What a failure before the headers means."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return UpstreamUnreachable(f"cannot connect to {where} in time")
     if isinstance(error, TimeoutError):
-        return UpstreamTimeout(f"{where} did not answer within {timeout_s:g} s")
+        return UpstreamTimeout(f"{where} did not answer in time")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return UpstreamUnreachable(f"cannot connect to {where}: its TLS certificate is not trusted")
     if isinstance(error, aiohttp.ClientConnectorError):

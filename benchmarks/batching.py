@@ -95,7 +95,7 @@ async def built_in(engine: Any, batch: int, answer_tokens: int) -> AsyncIterator
         async def ask(question: str) -> int:
             body = body_of(question, "default", answer_tokens)
             async for chunk in backend.stream(Call(body=body)):
-                return int(chunk.body["usage"]["completion_tokens"])
+                return int(chunk.events[0]["usage"]["completion_tokens"])
             raise RuntimeError("no answer")
 
         model, _, name = detail.partition(" on ")

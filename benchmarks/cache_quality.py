@@ -39,7 +39,7 @@ from gateway import assembly
 from gateway.config import parse
 from gateway.generation import ClientContext
 from gateway.trace import Trace
-from policies.types import Request
+from policies.types import Api, Request
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 STREAMS = ("qqp", "parakqc")
@@ -84,6 +84,7 @@ class LabelBackend:
     """Answers with the label the request carries in a field that is no part of its identity."""
 
     name = "labels"
+    apis: frozenset[Api] = frozenset({"chat"})
 
     def __init__(self) -> None:
         self.calls = 0
@@ -99,7 +100,7 @@ class LabelBackend:
             "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
             "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
         }
-        yield Chunk(data=orjson.dumps(body), body=body)
+        yield Chunk(data=orjson.dumps(body), events=(body,), whole=True)
 
     async def load(self) -> Load:
         return Load(queued=0, running=0)

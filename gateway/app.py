@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
@@ -15,20 +15,55 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.api_endpoint import ApiEndpoint
 from gateway.assembly import Gateway
-from gateway.chat_endpoint import ChatEndpoint
+from gateway.count_endpoint import CountTokensEndpoint
 from gateway.errors import RequestError, openai_error_body
 from gateway.metrics import CONTENT_TYPE
+from gateway.models_endpoint import ModelsEndpoint
+from gateway.raw_endpoint import RawEndpoint
 from gateway.stats import figures
+from gateway.wire.messages_errors import error_body as messages_error_body
+from policies.types import Api
+
+API_PATHS: Mapping[str, Api] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/embeddings": "embeddings",
+    "/v1/messages": "messages",
+}
 
 
-def build_app(gateway: Gateway) -> Starlette:
-    """The ASGI application of a gateway that has started; its shutdown closes the gateway."""
+def build_app(gateway: Gateway) -> ASGIApp:
+    """The ASGI application of a gateway that has started; its shutdown closes the gateway.
+
+    The APIs are called with nothing in between; Starlette routes the rest.
+    """
+    edge, catalog, pipeline = gateway.edge, gateway.catalog, gateway.pipeline
+    dialects = pipeline.generation.dialects
+    apis: dict[str, ASGIApp] = {
+        path: ApiEndpoint(dialects.of(api), pipeline, edge) for path, api in API_PATHS.items()
+    }
+    apis["/v1/messages/count_tokens"] = CountTokensEndpoint(dialects.of("messages"), catalog, edge)
+    others = _others(gateway, RawEndpoint(catalog, edge))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            endpoint = apis.get(scope["path"])
+            if endpoint is not None and scope["method"] == "POST":
+                await endpoint(scope, receive, send)
+                return
+        await others(scope, receive, send)
+
+    return app
+
+
+def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
     endpoints = Endpoints(gateway)
-    chat = ChatEndpoint(
-        gateway.pipeline, gateway.authenticator, gateway.recorder, gateway.settings.server.max_body_bytes
-    )
+    models = ModelsEndpoint(gateway.catalog, gateway.edge)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -39,8 +74,10 @@ def build_app(gateway: Gateway) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", chat, methods=["POST"]),
-            Route("/v1/models", endpoints.models),
+            *(Route(path, not_allowed) for path in API_PATHS),
+            Route("/v1/models", models.listed, methods=["GET"]),
+            Route("/v1/models/{name:path}", models.one, methods=["GET"]),
+            Route("/v1/{path:path}", raw),
             Route("/health/live", endpoints.live),
             Route("/health/ready", endpoints.ready),
             Route("/metrics", endpoints.metrics),
@@ -51,19 +88,16 @@ def build_app(gateway: Gateway) -> Starlette:
     )
 
 
+async def not_allowed(request: Request) -> Response:
+    raise HTTPException(405, headers={"allow": "POST"})
+
+
 class Endpoints:
-    """The quiet routes: none is on the path of a chat request."""
+    """The quiet routes: none is on the path of a request for an answer."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._started = int(time.time())
-
-    async def models(self, _: Request) -> Response:
-        rows = [
-            {"id": name, "object": "model", "created": self._started, "owned_by": "lockgate"}
-            for name in self._gateway.catalog.names()
-        ]
-        return json_response({"object": "list", "data": rows})
 
     async def live(self, _: Request) -> Response:
         return json_response({"status": "ok"})
@@ -125,13 +159,15 @@ def json_response(body: object, status: int = 200) -> Response:
     return Response(orjson.dumps(body), status, media_type="application/json")
 
 
-async def request_error(_: Request, error: Exception) -> Response:
+async def request_error(request: Request, error: Exception) -> Response:
+    """In the shape of the API that was called."""
     assert isinstance(error, RequestError)
-    return Response(openai_error_body(error), error.status, error.headers, media_type="application/json")
+    shape = messages_error_body if request.url.path.startswith("/v1/messages") else openai_error_body
+    return Response(shape(error), error.status, error.headers, media_type="application/json")
 
 
 async def http_error(request: Request, error: Exception) -> Response:
-    """404 and 405 in the shape of the API that was called."""
+    """404 and 405."""
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}."
     shaped = RequestError(message, status=error.status_code, headers=error.headers)

@@ -8,27 +8,53 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends.anthropic import AnthropicBackend
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
+from backends.http_backend import Timeouts
 from backends.openai import OpenAIBackend
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
+from gateway.api_endpoint import Edge
+from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
 from gateway.degradation import Degradation
+from gateway.embedding_backend import EmbeddingBackend
 from gateway.generation import Generation
 from gateway.health import HealthBoard
 from gateway.housekeeping import Housekeeping
+from gateway.keys import key_ring
+from gateway.limits import Limits
 from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
+from gateway.prices import FREE, PriceList, unknown_notice
 from gateway.recorder import Recorder
+from gateway.request_headers import HeaderPolicy
 from gateway.router_weights import read_weights, shipped
-from gateway.settings import BatchedBackendSettings, Settings
+from gateway.settings import (
+    AnthropicBackendSettings,
+    BatchedBackendSettings,
+    HttpBackendSettings,
+    OpenAIBackendSettings,
+    Settings,
+)
 from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
+from gateway.wire.chat_dialect import ChatDialect
+from gateway.wire.chat_to_messages import ChatToMessages
+from gateway.wire.completions import CompletionsDialect
+from gateway.wire.completions_to_chat import CompletionsToChat
+from gateway.wire.dialects import Dialects
+from gateway.wire.embeddings import EmbeddingsDialect
+from gateway.wire.messages import MessagesDialect
+from gateway.wire.messages_to_chat import MessagesToChat
+from gateway.wire.responses import ResponsesDialect
+from gateway.wire.responses_to_chat import ResponsesToChat
+from policies.breaker import CircuitBreaker
 from policies.difficulty import DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
@@ -45,8 +71,7 @@ class Gateway:
     settings: Settings
     pipeline: Pipeline
     catalog: Catalog
-    authenticator: Authenticator
-    recorder: Recorder
+    edge: Edge
     metrics: Metrics
     degradation: Degradation
     health: HealthBoard
@@ -117,7 +142,15 @@ class _Starting:
         secret = await store.secret()
         degradation = Degradation(self._metrics)
         weights = _difficulty_weights(settings, engine.space if engine else None)
-        catalog = catalog_of(settings, backends, weights)
+        prices = PriceList()
+        await asyncio.to_thread(prices.load)
+        catalog = catalog_of(settings, backends, weights, prices)
+        resilience = {name: _resilience(backend) for name, backend in settings.backends.items()}
+        if engine is not None:
+            own = EmbeddingBackend(engine.encode, engine.dimension)
+            resilience[own.name] = Resilience(retries=0)
+            for name in _embedding_names(settings.embeddings.model):
+                catalog.models.setdefault(name, Model(name=name, upstream_name=name, backend=own, price=FREE))
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
@@ -129,18 +162,30 @@ class _Starting:
             degradation=degradation,
         )
         generation = Generation(
+            dialects=dialects(),
+            attempts=Attempts(resilience),
             cache=cache,
             ttl_s=settings.cache.ttl_s,
             metrics=self._metrics,
             degradation=degradation,
         )
         self._announce_routes(catalog)
+        notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
+        if notice:
+            self._announce("prices", notice)
+        limits = Limits(settings.auth.keys)
         return Gateway(
             settings=settings,
             pipeline=Pipeline(catalog=catalog, lookup=lookup, generation=generation),
             catalog=catalog,
-            authenticator=Authenticator(settings.auth.mode, secret),
-            recorder=Recorder(self._metrics),
+            edge=Edge(
+                authenticator=Authenticator(
+                    settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
+                ),
+                recorder=Recorder(self._metrics),
+                header_policy=HeaderPolicy(settings.server.forward_headers),
+                max_body_bytes=settings.server.max_body_bytes,
+            ),
             metrics=self._metrics,
             degradation=degradation,
             health=HealthBoard(backends, self._metrics),
@@ -197,13 +242,7 @@ class _Starting:
                 self._announce("engine", (await batched.health()).detail)
                 backends[name] = batched
             else:
-                hosted = OpenAIBackend(
-                    name,
-                    settings.base_url,
-                    api_key=settings.api_key,
-                    timeout_s=settings.timeout_s,
-                    retries=settings.retries,
-                )
+                hosted = _http_backend(name, settings)
                 self._closers.append(hosted.aclose)
                 backends[name] = hosted
         return backends
@@ -239,6 +278,48 @@ class _Starting:
             else:
                 line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
             self._announce("route", line)
+
+
+def dialects() -> Dialects:
+    """Every API there is, and every way between two."""
+    return Dialects(
+        [ChatDialect(), CompletionsDialect(), ResponsesDialect(), EmbeddingsDialect(), MessagesDialect()],
+        [ChatToMessages(), MessagesToChat(), ResponsesToChat(), CompletionsToChat()],
+    )
+
+
+def _http_backend(name: str, settings: OpenAIBackendSettings | AnthropicBackendSettings) -> Backend:
+    timeouts = Timeouts(
+        total_s=settings.timeout_s,
+        connect_s=settings.connect_timeout_s,
+        first_token_s=settings.first_token_timeout_s,
+        idle_s=settings.idle_timeout_s,
+    )
+    if isinstance(settings, AnthropicBackendSettings):
+        return AnthropicBackend(name, settings.base_url, settings.api_key, timeouts=timeouts)
+    apis = None if settings.apis == "auto" else frozenset(settings.apis)
+    return OpenAIBackend(name, settings.base_url, settings.api_key, timeouts=timeouts, apis=apis)
+
+
+def _resilience(settings: HttpBackendSettings | BatchedBackendSettings) -> Resilience:
+    if isinstance(settings, BatchedBackendSettings):
+        return Resilience(retries=0, breaker=CircuitBreaker(failure_share=0.0))
+    breaker = CircuitBreaker(
+        failure_share=settings.breaker_failure_share, cooldown_s=settings.breaker_cooldown_s
+    )
+    hedge_ms = settings.hedge_after_ms
+    return Resilience(
+        retries=settings.retries,
+        total_s=settings.timeout_s,
+        hedge_after_s=None if hedge_ms is None else hedge_ms / 1000,
+        breaker=breaker,
+    )
+
+
+def _embedding_names(model: str) -> list[str]:
+    """What clients may call the gateway's own embedding model."""
+    known = {"default": "multilingual-e5-small", "minilm": "all-MiniLM-L6-v2"}
+    return ["lockgate-embedding", known.get(model) or Path(model).name]
 
 
 def _semantic(settings: Settings) -> bool:

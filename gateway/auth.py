@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -47,7 +47,7 @@ class Authenticator:
         self._keys = keys or KeyRing()
         self._limits = limits
 
-    def identify(self, headers: dict[bytes, bytes]) -> Client:
+    def identify(self, headers: Mapping[bytes, bytes]) -> Client:
         """`headers` by lower-case name. Raises RequestError (401) in mode `keys`."""
         if self._mode == "passthrough":
             return self._passed_through(headers)
@@ -60,7 +60,7 @@ class Authenticator:
                 return Client(tenant=key.tenant, key=key.name, limits=self._limits)
         raise _refusal("The API key is not valid." if presented else "An API key is needed.")
 
-    def _passed_through(self, headers: dict[bytes, bytes]) -> Client:
+    def _passed_through(self, headers: Mapping[bytes, bytes]) -> Client:
         token = headers.get(b"authorization", b"").decode("latin-1").strip()
         if not token:
             bare = headers.get(b"x-api-key") or headers.get(b"api-key") or b""
@@ -72,7 +72,7 @@ class Authenticator:
         return Client(tenant=digest.hexdigest(), credential=token)
 
 
-def _presented(headers: dict[bytes, bytes]) -> Iterator[bytes]:
+def _presented(headers: Mapping[bytes, bytes]) -> Iterator[bytes]:
     """Every key that a request brings: some clients send one of their own beside ours."""
     scheme, _, secret = headers.get(b"authorization", b"").strip().partition(b" ")
     if scheme.lower() == b"bearer" and secret:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from backends.batched.models import name_of
 from backends.protocols import Backend
 from gateway.errors import RequestError
+from gateway.prices import UNKNOWN, Price, PriceList, provider_of
 from gateway.settings import BatchedBackendSettings, Settings
 from policies.calibration import ThresholdRouter
 from policies.difficulty import DifficultyPolicy, DifficultyWeights
@@ -24,21 +25,15 @@ class Model:
     name: str
     upstream_name: str
     backend: Backend
-    input_usd_per_mtok: float = 0.0
-    output_usd_per_mtok: float = 0.0
+    price: Price = UNKNOWN
     context_tokens: int | None = None
     capabilities: frozenset[Capability] | None = None
-
-    def cost_usd(self, prompt_tokens: int, completion_tokens: int) -> float:
-        return (
-            prompt_tokens * self.input_usd_per_mtok + completion_tokens * self.output_usd_per_mtok
-        ) / 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A name behind which a small or a large model answers: by the score of `policy` against `threshold`
-    where there are both, else always `fixed_tier`."""
+    where there are both, else always `fixed_tier`. `fallbacks` answer, in order, when that one fails."""
 
     name: str
     small: Model
@@ -46,6 +41,7 @@ class Route:
     policy: RoutingPolicy | None = None
     threshold: ThresholdRouter | None = None
     fixed_tier: Tier = "large"
+    fallbacks: tuple[Model, ...] = ()
 
     def model(self, tier: Tier) -> Model:
         return self.small if tier == "small" else self.large
@@ -55,19 +51,25 @@ class Catalog:
     """Routes first, then models, then the backend for unknown names."""
 
     def __init__(
-        self, routes: Mapping[str, Route], models: Mapping[str, Model], unknown: Backend | None
+        self,
+        routes: Mapping[str, Route],
+        models: Mapping[str, Model],
+        unknown: Backend | None,
+        price_of_unknown: Callable[[str], Price] = lambda _: UNKNOWN,
     ) -> None:
         self.routes = dict(routes)
         self.models = dict(models)
-        self._unknown = unknown
+        self.unknown = unknown
+        self._price_of_unknown = price_of_unknown
 
     def find(self, name: str) -> Route | Model:
         """Raises RequestError (404) for a name nobody knows."""
         found = self.routes.get(name) or self.models.get(name)
         if found is not None:
             return found
-        if self._unknown is not None:
-            return Model(name=name, upstream_name=name, backend=self._unknown)
+        if self.unknown is not None:
+            price = self._price_of_unknown(name)
+            return Model(name=name, upstream_name=name, backend=self.unknown, price=price)
         known = ", ".join(self.names())
         raise RequestError(
             f"The model '{name}' does not exist. Known here: {known}.",
@@ -81,11 +83,15 @@ class Catalog:
 
 
 def catalog_of(
-    settings: Settings, backends: Mapping[str, Backend], weights: Mapping[str, DifficultyWeights]
+    settings: Settings,
+    backends: Mapping[str, Backend],
+    weights: Mapping[str, DifficultyWeights],
+    prices: PriceList | None = None,
 ) -> Catalog:
     """The catalog that the settings describe. `weights` are those of the routes of kind difficulty, by the
     route's name."""
-    models = {name: _model(name, settings, backends) for name in settings.models}
+    prices = prices or PriceList()
+    models = {name: _model(name, settings, backends, prices) for name in settings.models}
     routes = {}
     for name, route in settings.routes.items():
         trained = weights.get(name)
@@ -97,12 +103,16 @@ def catalog_of(
             policy=DifficultyPolicy(trained) if trained else None,
             threshold=ThresholdRouter.for_strong_share(trained.calibration, share) if trained else None,
             fixed_tier="small" if route.policy.kind == "always-small" else "large",
+            fallbacks=tuple(models[other] for other in route.policy.fallbacks),
         )
     unknown = settings.server.unknown_models
-    return Catalog(routes, models, backends[unknown.backend] if unknown else None)
+    if unknown is None:
+        return Catalog(routes, models, None)
+    provider = provider_of(settings.backends[unknown.backend])
+    return Catalog(routes, models, backends[unknown.backend], lambda name: prices.price(name, provider))
 
 
-def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Model:
+def _model(name: str, settings: Settings, backends: Mapping[str, Backend], prices: PriceList) -> Model:
     wanted = settings.models[name]
     behind = settings.backends[wanted.backend]
     context_tokens, capabilities, upstream_name = wanted.context_tokens, wanted.capabilities, wanted.name
@@ -115,8 +125,7 @@ def _model(name: str, settings: Settings, backends: Mapping[str, Backend]) -> Mo
         name=name,
         upstream_name=upstream_name or name,
         backend=backends[wanted.backend],
-        input_usd_per_mtok=wanted.input_usd_per_mtok,
-        output_usd_per_mtok=wanted.output_usd_per_mtok,
+        price=prices.price_of(wanted, upstream_name or name, behind),
         context_tokens=context_tokens,
         capabilities=None if capabilities is None else frozenset(capabilities),
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from gateway.config import ConfigError, load
-from gateway.settings import BatchedBackendSettings, OpenAIBackendSettings, Settings
+from gateway.settings import BatchedBackendSettings, HttpBackendSettings, Settings
 
 ROOMS = ("gateway", "embeddings", "policies", "backends")
 
@@ -89,7 +89,7 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
 def _backends(settings: Settings) -> Iterator[Finding]:
     for name, backend in settings.backends.items():
         part = f"backend {name}"
-        if isinstance(backend, OpenAIBackendSettings):
+        if isinstance(backend, HttpBackendSettings):
             key = "own key" if backend.api_key else "the client's key goes upstream"
             yield Finding(part=part, status="ok", detail=f"{backend.base_url} ({key})")
         else:

@@ -9,6 +9,7 @@ import orjson
 
 from backends.errors import (
     BackendError,
+    BackendResting,
     EngineUnavailable,
     InvalidCall,
     Overloaded,
@@ -74,7 +75,21 @@ def from_backend(error: BackendError) -> RequestError:
         case UpstreamRejected():
             kind = "invalid_request_error" if error.status < 500 else "upstream_error"
             return RequestError(
-                message, status=error.status, kind=kind, headers=error.headers, upstream_body=error.body
+                message,
+                status=error.status,
+                kind=kind,
+                headers=error.headers,
+                upstream_body=error.body,
+                upstream_api=error.api,
+            )
+        case BackendResting():
+            wait_s = str(max(1, math.ceil(error.retry_after_s)))
+            return RequestError(
+                message,
+                status=503,
+                kind="upstream_error",
+                code="backend_resting",
+                headers={"retry-after": wait_s},
             )
         case InvalidCall():
             return RequestError(message, param=error.param)

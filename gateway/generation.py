@@ -4,50 +4,81 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends.protocols import Call, Chunk
+from backends.errors import InvalidCall
+from backends.protocols import Call, CallReport, Chunk
 from embeddings.protocols import Entry, SemanticCache, StoreError
+from gateway.attempts import Attempts, Candidate, Progress
 from gateway.catalog import Model
 from gateway.degradation import Degradation
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics
-from gateway.single_flight import Flight, SingleFlight
+from gateway.single_flight import Flight, SingleFlight, Solo
 from gateway.trace import Trace
-from gateway.wire.chat_stream import Assembler
-from policies.types import Answer, Generate, Request
+from gateway.wire.dialect import Dialect
+from gateway.wire.dialects import Dialects
+from policies.requirements import estimated_prompt_tokens, estimated_text_tokens
+from policies.types import Answer, Generate, Request, Usage
 
 STORE_DEADLINE_S = 1.0
-CLEAN_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
+
+
+def _charge_nobody(tokens: int, cost_usd: float) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientContext:
     """What of the client goes upstream: its credential, for backends without a key of their own, and the
-    few headers that are safe to forward."""
+    headers that are safe to forward. `charge` is told once what its generation used: tokens and USD."""
 
     credential: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    charge: Callable[[int, float], None] = _charge_nobody
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """One upstream call that has ended, however it did. `clean`: with a whole answer."""
+
+    tenant: str
+    route: str
+    api: str
+    model: str
+    requests: int
+    usage: Usage
+    cost_usd: float
+    clean: bool
 
 
 class Generation:
-    """Generates answers, one upstream call for each question in flight, and stores the clean ones."""
+    """Generates answers, one upstream call for each question in flight, and stores the clean ones.
+
+    `on_generated` is told of every call that has ended.
+    """
 
     def __init__(
         self,
         *,
+        dialects: Dialects,
+        attempts: Attempts,
         cache: SemanticCache | None,
         ttl_s: float,
         metrics: Metrics,
         degradation: Degradation,
+        on_generated: Callable[[Generated], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.flights = SingleFlight()
+        self.dialects = dialects
+        self.attempts = attempts
+        self.metrics = metrics
+        self.on_generated = on_generated
         self._cache = cache
         self._ttl_s = ttl_s
-        self._metrics = metrics
         self._degradation = degradation
         self._clock = clock
 
@@ -62,55 +93,37 @@ class Generation:
         request: Request,
         lookup: Lookup,
         decision: Generate,
-        model: Model,
+        models: Sequence[Model],
         client: ClientContext,
         trace: Trace,
-    ) -> Flight:
-        """Begin a flight. It is open to others only if its answer may be kept."""
-        call = Call(
-            body={**request.body, "model": model.upstream_name},
-            credential=client.credential,
-            headers=client.headers,
-        )
-
-        async def settle(chunks: Sequence[Chunk]) -> None:
-            completion = assemble(chunks)
-            self._account(completion, model, trace)
-            if decision.store and lookup.identity is not None and why_not_stored(completion) == "":
-                await self._store(request, lookup, completion, model, trace)
-
-        flight = Flight(_timed(model.backend.stream(call), trace), settle, stream=call.stream)
+    ) -> Flight | Solo:
+        """Begin to generate with the first of `models`, or with the next when it fails. The flight is open
+        to others only if its answer may be kept."""
+        trace.led = True
+        source = _Generating(self, request, lookup, decision, models, client, trace)
         if decision.store and decision.cache == "miss" and lookup.identity is not None:
+            flight = Flight(source)
             self.flights.register(lookup.identity.exact_key, flight)
-        return flight
+            return flight
+        return Solo(source)
 
-    def _account(self, completion: Mapping[str, Any], model: Model, trace: Trace) -> None:
-        usage = completion.get("usage") or {}
-        trace.prompt_tokens = int(usage.get("prompt_tokens") or 0)
-        trace.completion_tokens = int(usage.get("completion_tokens") or 0)
-        trace.cost_usd = model.cost_usd(trace.prompt_tokens, trace.completion_tokens)
-        self._metrics.record_generation(
-            model.upstream_name, trace.prompt_tokens, trace.completion_tokens, trace.cost_usd
-        )
-
-    async def _store(
-        self, request: Request, lookup: Lookup, completion: dict[str, Any], model: Model, trace: Trace
-    ) -> None:
+    async def store(
+        self,
+        request: Request,
+        lookup: Lookup,
+        body: dict[str, Any],
+        model: str,
+        usage: Usage,
+        cost_usd: float,
+    ) -> bool:
+        """Whether the answer is kept now."""
         assert lookup.identity is not None
         if self._cache is None:
-            return
+            return False
         now = self._clock()
         identity = lookup.identity
         # Without an index the cache has no space, and keeps no vectors.
         space = self._cache.space if lookup.vector is not None else None
-        answer = Answer(
-            body=completion,
-            model=model.upstream_name,
-            created_at=now,
-            prompt_tokens=trace.prompt_tokens,
-            completion_tokens=trace.completion_tokens,
-            cost_usd=trace.cost_usd,
-        )
         entry = Entry(
             id=0,
             exact_key=identity.exact_key,
@@ -119,54 +132,176 @@ class Generation:
             text=identity.text,
             space=space,
             vector=lookup.vector.vector if lookup.vector is not None and space is not None else None,
-            answer=answer,
+            answer=Answer(
+                body=body,
+                model=model,
+                created_at=now,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                cost_usd=cost_usd,
+            ),
             expires_at=now + self._ttl_s,
         )
         try:
             async with asyncio.timeout(STORE_DEADLINE_S):
                 await self._cache.put(entry)
-            trace.stored = True
         except TimeoutError:
             self._degradation.note("store", f"a write took more than {STORE_DEADLINE_S:g} s")
         except StoreError as error:
             self._degradation.note("store", str(error))
+        else:
+            return True
+        return False
 
 
-async def _timed(chunks: AsyncIterator[Chunk], trace: Trace) -> AsyncIterator[Chunk]:
-    """Stage `upstream` of the trace is the time to the first chunk."""
-    began = time.perf_counter()
-    try:
-        async for chunk in chunks:
-            trace.stages.setdefault("upstream", time.perf_counter() - began)
-            yield chunk
-    finally:
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()
+class _Generating:
+    """One answer on its way: a Source of single flight."""
+
+    def __init__(
+        self,
+        generation: Generation,
+        request: Request,
+        lookup: Lookup,
+        decision: Generate,
+        models: Sequence[Model],
+        client: ClientContext,
+        trace: Trace,
+    ) -> None:
+        self.stream = request.stream
+        self._generation = generation
+        self._request = request
+        self._lookup = lookup
+        self._decision = decision
+        self._models = models
+        self._client = client
+        self._trace = trace
+        self._dialect = generation.dialects.of(request.api)
+        self._progress = Progress()
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        trace, progress = self._trace, self._progress
+        trace.attempts = progress.attempts
+        candidates = [self._candidate(model) for model in self._models]
+        began = time.perf_counter()
+        chunks = self._generation.attempts.stream(candidates, progress)
+        try:
+            first = await anext(chunks)
+            trace.stages["upstream"] = time.perf_counter() - began
+            self._note_who_answers()
+            yield first
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await chunks.aclose()
+
+    async def settle(self, chunks: Sequence[Chunk]) -> None:
+        answer = None
+        if self._decision.store and self._lookup.identity is not None:
+            answer = whole_answer(chunks, self._dialect)
+        usage = self._dialect.usage(answer) if answer is not None else self._usage_of(chunks)
+        self._account(usage or self._estimate(chunks), clean=True)
+        if answer is not None and self._dialect.why_not_stored(answer) == "":
+            trace = self._trace
+            trace.stored = await self._generation.store(
+                self._request, self._lookup, answer, trace.model, trace.usage, trace.cost_usd
+            )
+
+    def abandon(self, chunks: Sequence[Chunk]) -> None:
+        if chunks:
+            self._account(self._usage_of(chunks) or self._estimate(chunks), clean=False)
+        else:
+            self._account(Usage(), clean=False)
+
+    def _candidate(self, model: Model) -> Candidate:
+        request, client, dialects = self._request, self._client, self._generation.dialects
+
+        def open_(report: CallReport, deadline: float) -> AsyncIterator[Chunk]:
+            backend = model.backend
+            translator = dialects.translator(request.api, backend.apis)
+            if translator is None and request.api not in backend.apis:
+                raise InvalidCall(
+                    f"The backend {backend.name} of '{request.model}' cannot answer this API.", param="model"
+                )
+            body: Mapping[str, Any] = {**request.body, "model": model.upstream_name}
+            if translator is not None:
+                body = translator.request(body)
+            call = Call(
+                api=request.api if translator is None else translator.target,
+                body=body,
+                credential=client.credential,
+                headers=client.headers,
+                deadline=deadline,
+                report=report,
+            )
+            if translator is None:
+                return backend.stream(call)
+            return dialects.translated(backend.stream(call), translator, request)
+
+        return Candidate(model=model.upstream_name, backend=model.backend, open=open_)
+
+    def _model(self) -> Model:
+        """The one that answers; before any does, the one that was to."""
+        answering = self._progress.answering
+        if answering is None:
+            return self._models[0]
+        return next(
+            model
+            for model in self._models
+            if model.backend is answering.backend and model.upstream_name == answering.model
+        )
+
+    def _note_who_answers(self) -> None:
+        trace, model = self._trace, self._model()
+        if model is not self._models[0]:
+            trace.route_reason = f"{trace.route_reason}; fell back from {self._models[0].name}"
+        trace.model, trace.backend = model.upstream_name, model.backend.name
+        trace.upstream_headers = self._progress.headers
+
+    def _usage_of(self, chunks: Sequence[Chunk]) -> Usage | None:
+        """What the upstream said last; None when it said nothing."""
+        if self._request.api == "messages" and not chunks[0].whole:  # its usage comes in two halves
+            return self._dialect.usage(whole_answer(chunks, self._dialect))
+        for chunk in reversed(chunks):
+            for event in reversed(chunk.events):
+                if (usage := self._dialect.usage(event)) is not None:
+                    return usage
+        return None
+
+    def _estimate(self, chunks: Sequence[Chunk]) -> Usage:
+        """From the lengths of the texts, where the upstream does not say."""
+        answer = whole_answer(chunks, self._dialect)
+        return Usage(
+            prompt_tokens=estimated_prompt_tokens(self._dialect.chat_view(self._request.body)),
+            completion_tokens=estimated_text_tokens(answer),
+            estimated=True,
+        )
+
+    def _account(self, usage: Usage, *, clean: bool) -> None:
+        trace, model = self._trace, self._model()
+        trace.usage = usage
+        trace.cost_usd = model.price.cost_usd(usage)
+        self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
+        self._client.charge(usage.prompt_tokens + usage.completion_tokens, trace.cost_usd)
+        self._generation.on_generated(
+            Generated(
+                tenant=trace.tenant,
+                route=trace.route,
+                api=self._request.api,
+                model=model.upstream_name,
+                requests=self._progress.requests,
+                usage=usage,
+                cost_usd=trace.cost_usd,
+                clean=clean,
+            )
+        )
 
 
-def assemble(chunks: Sequence[Chunk]) -> dict[str, Any]:
-    """The `chat.completion` that the chunks of a flight stand for."""
-    if len(chunks) == 1 and chunks[0].body.get("object") != "chat.completion.chunk":
-        return dict(chunks[0].body)
-    assembler = Assembler()
+def whole_answer(chunks: Sequence[Chunk], dialect: Dialect) -> dict[str, Any]:
+    """The answer that the chunks stand for, in the form it has without streaming."""
+    if len(chunks) == 1 and chunks[0].whole:
+        return dict(chunks[0].events[0])
+    assembler = dialect.assembler()
     for chunk in chunks:
-        assembler.add(chunk.body)
-    return assembler.completion()
-
-
-def why_not_stored(completion: Mapping[str, Any]) -> str:
-    """ "" for an answer that may be kept; else why not: cut, filtered, empty or unfinished."""
-    choices = completion.get("choices") or ()
-    if not choices:
-        return "the answer has no choices"
-    for choice in choices:
-        reason = choice.get("finish_reason")
-        if reason not in CLEAN_FINISHES:
-            return f"the answer ended with {reason or 'no finish reason'}"
-        message = choice.get("message") or {}
-        content = message.get("content")
-        said = content.strip() if isinstance(content, str) else content
-        if not (said or message.get("tool_calls") or message.get("function_call") or message.get("refusal")):
-            return "the answer is empty"
-    return ""
+        for event in chunk.events:
+            assembler.add(event)
+    return assembler.answer()

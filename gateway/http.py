@@ -23,10 +23,15 @@ class ClientLeft(Exception):
 
 async def read_body(receive: Receive, *, declared: int | None, limit: int) -> bytes:
     """Raises RequestError (413) beyond `limit` bytes, ClientLeft when the client goes."""
+    message = await receive()
+    if not message.get("more_body") and message["type"] != "http.disconnect":
+        body: bytes = message.get("body", b"")
+        if len(body) <= limit:
+            return body
+        raise _too_large(len(body), limit)
     parts: list[bytes] = []
     size = 0
     while True:
-        message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientLeft
         part = message.get("body", b"")
@@ -38,21 +43,50 @@ async def read_body(receive: Receive, *, declared: int | None, limit: int) -> by
             parts.append(part)
         if not message.get("more_body") or size > limit * DRAINED_BODIES:
             break
+        message = await receive()
     if too_large:
-        raise RequestError(
-            f"The body has {max(size, declared or 0)} bytes; server.max_body_bytes allows {limit}.",
-            status=413,
-            code="body_too_large",
-        )
+        raise _too_large(max(size, declared or 0), limit)
     return b"".join(parts)
 
 
+def _too_large(size: int, limit: int) -> RequestError:
+    return RequestError(
+        f"The body has {size} bytes; server.max_body_bytes allows {limit}.", status=413, code="body_too_large"
+    )
+
+
+class StreamedBody:
+    """A request's body as it comes. `read` is set once it is there to its end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task = asyncio.current_task()
+        self.read = asyncio.Event()
+        self.left = False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Cancels the request's task when the client leaves before its body has ended."""
+        while not self.read.is_set():
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self.left = True
+                assert self._task is not None
+                self._task.cancel()
+                return
+            if not message.get("more_body"):
+                self.read.set()
+            if body := message.get("body", b""):
+                yield body
+
+
 @asynccontextmanager
-async def cancelled_when_client_leaves(receive: Receive) -> AsyncIterator[None]:
+async def cancelled_when_client_leaves(
+    receive: Receive, body: StreamedBody | None = None
+) -> AsyncIterator[None]:
     """Cancels what runs inside when the client disconnects, and raises ClientLeft instead.
 
-    The body must have been read. The idea is that of `asyncio.timeout`: the cancellation we asked for
-    is told from one asked by others through `Task.uncancel`.
+    The body must have been read, unless it is `body`. The idea is that of `asyncio.timeout`: the
+    cancellation we asked for is told from one asked by others through `Task.uncancel`.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -60,6 +94,8 @@ async def cancelled_when_client_leaves(receive: Receive) -> AsyncIterator[None]:
 
     async def watch() -> None:
         nonlocal left
+        if body is not None:
+            await body.read.wait()
         while (await receive())["type"] != "http.disconnect":
             pass
         left = True
@@ -69,7 +105,7 @@ async def cancelled_when_client_leaves(receive: Receive) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        if left and task.uncancel() <= 0:
+        if (left or (body is not None and body.left)) and task.uncancel() <= 0:
             raise ClientLeft from None
         raise
     finally:
@@ -91,6 +127,11 @@ async def send_events(send: Send, headers: Headers, frames: AsyncIterator[bytes]
         *headers,
     ]
     await send({"type": "http.response.start", "status": 200, "headers": start})
-    async for data in frames:
+    await send_pieces(send, frames)
+
+
+async def send_pieces(send: Send, pieces: AsyncIterator[bytes]) -> None:
+    """The body of a reply whose start has been sent, each piece as it comes."""
+    async for data in pieces:
         await send({"type": "http.response.body", "body": data, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

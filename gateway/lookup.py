@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
 from gateway.degradation import Degradation
+from gateway.routing import asked_text
 from gateway.settings import Cache as CacheSettings
 from gateway.trace import Trace
+from gateway.wire.dialect import Dialect
 from policies.identity import exact_key, identify
 from policies.protocols import CachePolicy
 from policies.types import Decision, Generate, Identity, Query, Refuse, Request, ServeCached, Verdict
@@ -26,10 +28,12 @@ Embed = Callable[[str], Awaitable[EncodedText]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
     """What a look-up found. `entry` is there when the decision is to serve it; `identity` is None when
-    the cache was bypassed whole. `query` is what routing looks at."""
+    the cache was bypassed whole. `query` is what routing looks at; `chat` asks the same in the form of a
+    chat completion."""
 
     decision: Decision
     query: Query
+    chat: Mapping[str, Any]
     entry: Entry | None = None
     identity: Identity | None = None
     vector: EncodedText | None = None
@@ -63,30 +67,58 @@ class CacheLookup:
         self._deadline_s = deadline_s
         self._degradation = degradation
         self._clock = clock
+        self._semantic = (
+            cache is not None
+            and embed is not None
+            and settings.policy.kind != "exact"
+            and settings.policy.mode != "off"
+        )
 
-    async def decide(self, request: Request, asked: str, trace: Trace) -> Lookup:
-        """`asked` is the text of the user's last message, "" when it has none."""
-        bypass = self._why_bypassed(request)
-        if bypass:
-            encoded = await self._encode(asked, trace)
-            return Lookup(
-                decision=_generate(request, "bypass", bypass, store=False), query=self._query(asked, encoded)
-            )
+    async def find(self, request: Request) -> tuple[bytes | None, Entry | None]:
+        """The exact key of a request, None when the cache is bypassed, and the entry under it."""
+        if self.why_bypassed(request):
+            return None, None
         key = exact_key(request, self._secret, self._sharing_tenant(request))
-        if not request.cache.no_cache:
-            entry = await self._find(key, request)
-            if entry is not None:
-                query = Query(text=asked, vector=None, space=None)
-                return Lookup(decision=same_request(entry), query=query, entry=entry)
-        return await self._decide_near(request, asked, key, trace)
+        return key, None if request.cache.no_cache else await self._find(key, request)
+
+    async def decide(
+        self, request: Request, key: bytes | None, dialect: Dialect, trace: Trace, *, routed: bool
+    ) -> Lookup:
+        """For a request without an exact answer; `key` as `find` gave it. `routed`: a routing policy wants to
+        look at the question's embedding."""
+        chat = dialect.chat_view(request.body)
+        asked = asked_text(chat.get("messages") or ())
+        if key is not None:
+            return await self._decide_near(request, chat, asked, key, dialect, trace, routed=routed)
+        decision = _generate(request, "bypass", self.why_bypassed(request), store=False)
+        encoded = await self._encode(asked, trace) if routed else None
+        return Lookup(decision=decision, query=self._query(asked, encoded), chat=chat)
 
     async def recheck(self, identity: Identity, request: Request) -> Entry | None:
         """Another request may have stored the answer while this one was being embedded."""
         return None if request.cache.no_cache else await self._find(identity.exact_key, request)
 
-    async def _decide_near(self, request: Request, asked: str, key: bytes, trace: Trace) -> Lookup:
-        identity = identify(request, self._secret, self._sharing_tenant(request), key)
-        encoded = await self._encode(identity.text or asked, trace)
+    async def _decide_near(
+        self,
+        request: Request,
+        chat: Mapping[str, Any],
+        asked: str,
+        key: bytes,
+        dialect: Dialect,
+        trace: Trace,
+        *,
+        routed: bool,
+    ) -> Lookup:
+        identity = identify(
+            request,
+            self._secret,
+            self._sharing_tenant(request),
+            key,
+            chat=chat,
+            without_question=dialect.without_question,
+        )
+        wanted = routed or (identity.text is not None and self._semantic)
+        encoded = await self._encode(identity.text or asked, trace) if wanted else None
         query = self._query(asked, encoded)
         comparable = encoded if identity.text is not None else None
         too_long = len(identity.text or "") > MAX_EMBEDDED_CHARACTERS
@@ -96,6 +128,8 @@ class CacheLookup:
             comparable = None
         elif identity.text is None:
             verdict = Verdict(candidate=None, reason=identity.unsafe_reason)
+        elif not self._semantic:
+            verdict = Verdict(candidate=None, reason="only equal requests are served")
         elif comparable is None:
             verdict = Verdict(candidate=None, reason="the embedder gave no vector in time")
         elif request.cache.no_cache:
@@ -115,9 +149,11 @@ class CacheLookup:
             decision = _generate(request, "bypass", "the client asked for no-cache", store=True)
         else:
             decision = _generate(request, "miss", verdict.reason, store=True)
-        return Lookup(decision=decision, query=query, entry=entry, identity=identity, vector=comparable)
+        return Lookup(
+            decision=decision, query=query, chat=chat, entry=entry, identity=identity, vector=comparable
+        )
 
-    def _why_bypassed(self, request: Request) -> str:
+    def why_bypassed(self, request: Request) -> str:
         if self._cache is None:
             return "the cache is off"
         temperature = request.body.get("temperature")
@@ -148,12 +184,7 @@ class CacheLookup:
         return None
 
     async def _judge(self, identity: Identity, encoded: EncodedText, trace: Trace) -> Verdict:
-        if (
-            self._cache is None
-            or self._settings.policy.kind == "exact"
-            or self._settings.policy.mode == "off"
-        ):
-            return Verdict(candidate=None, reason="only equal requests are served")
+        assert self._cache is not None
         now = self._clock()
         try:
             with trace.stage("search"):

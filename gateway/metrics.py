@@ -15,6 +15,7 @@ from prometheus_client import (
 
 from backends.protocols import Load
 from gateway.trace import Trace
+from policies.types import Usage
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -117,15 +118,13 @@ class Metrics:
         if trace.shadow_entry_id is not None:
             self.shadow_hits.inc()
         if trace.entry_id is not None:
-            self.saved_tokens.inc(trace.prompt_tokens + trace.completion_tokens)
+            self.saved_tokens.inc(trace.usage.prompt_tokens + trace.usage.completion_tokens)
 
-    def record_generation(
-        self, model: str, prompt_tokens: int, completion_tokens: int, cost_usd: float
-    ) -> None:
+    def record_generation(self, model: str, usage: Usage, cost_usd: float) -> None:
         """Count what a model generated: once for each upstream call, whoever waited for it."""
         model = self.model_label(model)
-        self.tokens.labels("input", model).inc(prompt_tokens)
-        self.tokens.labels("output", model).inc(completion_tokens)
+        self.tokens.labels("input", model).inc(usage.prompt_tokens)
+        self.tokens.labels("output", model).inc(usage.completion_tokens)
         self.cost_usd.labels(model).inc(cost_usd)
 
     def job_started(self, *, wait_s: float, batch_size: int) -> None:

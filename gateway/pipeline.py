@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from backends.errors import BackendError
+from backends.protocols import Chunk
 from embeddings.protocols import Entry
 from gateway.catalog import Catalog
-from gateway.errors import RequestError, from_backend, openai_error_body
-from gateway.generation import ClientContext, Generation, assemble
+from gateway.errors import RequestError, from_backend
+from gateway.generation import ClientContext, Generation, whole_answer
 from gateway.lookup import CacheLookup, same_request
-from gateway.routing import asked_text, choose_model
-from gateway.single_flight import Flight
+from gateway.routing import choose_models, needs_score
+from gateway.single_flight import Flight, Solo
 from gateway.trace import Trace
-from gateway.wire.chat_stream import DONE, as_chunks, frame, without_usage
-from policies.types import Generate, Refuse, Request, ServeCached
+from gateway.wire.chat_stream import without_usage
+from gateway.wire.dialect import Dialect
+from policies.types import Generate, Refuse, Request, ServeCached, Usage
+
+Presence = Callable[[], AbstractAsyncContextManager[None]]
+"""Cancels what runs inside when the client leaves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +44,29 @@ class Pipeline:
         self._lookup = lookup
         self.generation = generation
 
+    async def answer_exactly(self, request: Request, trace: Trace) -> tuple[Reply | None, bytes | None]:
+        """The reply to a request that has been answered before, if it is kept; and the request's exact key,
+        for `answer_otherwise`. Raises RequestError for a model that nobody knows."""
+        self._catalog.find(request.model)
+        key, entry = await self._lookup.find(request)
+        if entry is None:
+            return None, key
+        return self._serve(request, entry, same_request(entry), trace), key
+
     async def answer(self, request: Request, client: ClientContext, trace: Trace) -> Reply:
-        """Raises RequestError. Cancelling it, or closing the frames, frees the work upstream."""
+        """The whole path. Raises RequestError."""
+        reply, key = await self.answer_exactly(request, trace)
+        return reply or await self.answer_otherwise(request, key, client, trace)
+
+    async def answer_otherwise(
+        self, request: Request, key: bytes | None, client: ClientContext, trace: Trace
+    ) -> Reply:
+        """The reply when there was none by exact key. Raises RequestError. Cancelling it, or closing the
+        frames, frees the work upstream."""
         target = self._catalog.find(request.model)
-        asked = asked_text(request.body["messages"])
-        lookup = await self._lookup.decide(request, asked, trace)
+        dialect = self.generation.dialects.of(request.api)
+        routed = needs_score(target, request)
+        lookup = await self._lookup.decide(request, key, dialect, trace, routed=routed)
         match lookup.decision:
             case ServeCached() as decision:
                 assert lookup.entry is not None
@@ -53,73 +75,73 @@ class Pipeline:
                 raise RequestError(decision.reason, status=504, kind="cache_error", code="only_if_cached")
             case Generate() as decision:
                 trace.cache, trace.reason = decision.cache, decision.reason
-        model = choose_model(target, request, lookup.query, trace)
+        models = choose_models(target, request, lookup.chat, lookup.query, trace)
         if lookup.identity and (entry := await self._lookup.recheck(lookup.identity, request)):
             return self._serve(request, entry, same_request(entry), trace)
         # No await from here until the flight is followed: two equal requests cannot both lead.
-        if (flight := self.generation.join(request, lookup)) is not None:
+        flight: Flight | Solo | None = self.generation.join(request, lookup)
+        if flight is not None:
             trace.cache, trace.reason = "coalesced", "the same request is being answered now"
         else:
-            flight = self.generation.lead(request, lookup, decision, model, client, trace)
-        return await self._follow(request, flight, trace)
+            flight = self.generation.lead(request, lookup, decision, models, client, trace)
+        return await self._follow(request, flight, dialect, trace)
 
     def _serve(self, request: Request, entry: Entry, decision: ServeCached, trace: Trace) -> Reply:
         """A hit is a fresh answer in form: a new id and time, the model that was asked for."""
         answer = entry.answer
+        now = time.time()
         trace.cache, trace.reason = decision.kind, decision.reason
         trace.entry_id, trace.similarity, trace.confidence = (
             entry.id,
             decision.similarity,
             decision.confidence,
         )
-        trace.age_s = max(0.0, time.time() - answer.created_at)
+        trace.age_s = max(0.0, now - answer.created_at)
         trace.route = trace.route_reason = trace.model = trace.backend = ""
-        trace.prompt_tokens, trace.completion_tokens = answer.prompt_tokens, answer.completion_tokens
+        trace.usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
         trace.saved_usd = answer.cost_usd
-        completion = {
-            **answer.body,
-            "id": f"chatcmpl-{uuid.uuid4().hex}",
-            "created": int(time.time()),
-            "model": request.model,
-        }
-        return _replay(request, completion)
+        dialect = self.generation.dialects.of(request.api)
+        return _replay(request, dialect.renewed(answer.body, model=request.model, now=now), dialect)
 
-    async def _follow(self, request: Request, flight: Flight, trace: Trace) -> Reply:
+    async def _follow(self, request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
         try:
             if request.stream and flight.stream:
-                return await _stream(request, flight, trace)
+                return await _stream(request, flight, dialect, trace)
             chunks = []
             async with aclosing(flight.follow()) as following:
                 async for chunk in following:
                     chunks.append(chunk)  # noqa: PERF401 - aclosing frees the work when the client leaves
         except BackendError as error:
             raise from_backend(error) from error
-        if not request.stream and not flight.stream:
+        if not request.stream and chunks[0].whole:
             return Reply(body=chunks[0].data)
-        return _replay(request, assemble(chunks))
+        return _replay(request, whole_answer(chunks, dialect), dialect)
 
 
-def _replay(request: Request, completion: dict[str, Any]) -> Reply:
+def _replay(request: Request, answer: dict[str, Any], dialect: Dialect) -> Reply:
     if not request.stream:
-        return Reply(body=orjson.dumps(completion))
-
-    async def frames() -> AsyncGenerator[bytes]:
-        for chunk in as_chunks(completion, include_usage=request.include_usage):
-            yield frame(orjson.dumps(chunk))
-        yield DONE
-
-    return Reply(frames=frames())
+        return Reply(body=orjson.dumps(answer))
+    return Reply(frames=_replayed(answer, dialect, include_usage=request.include_usage))
 
 
-async def _stream(request: Request, flight: Flight, trace: Trace) -> Reply:
+async def _replayed(
+    answer: dict[str, Any], dialect: Dialect, *, include_usage: bool
+) -> AsyncGenerator[bytes]:
+    for event in dialect.events(answer, include_usage=include_usage):
+        yield dialect.frame(event)
+    if dialect.end:
+        yield dialect.end
+
+
+async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
     """Waits for the first chunk, so that an upstream's error still becomes a status."""
     following = flight.follow()
     try:
         first = await anext(following)
-    except StopAsyncIteration:
-        raise RequestError(
-            "The upstream ended its stream without a chunk.", status=502, kind="upstream_error"
-        ) from None
+        if first.whole:  # a server may answer in one although it was asked for a stream
+            async for _ in following:
+                pass
+            return _replay(request, dict(first.events[0]), dialect)
     except BaseException:
         await following.aclose()
         raise
@@ -129,16 +151,30 @@ async def _stream(request: Request, flight: Flight, trace: Trace) -> Reply:
             try:
                 chunk = first
                 while True:
-                    if request.include_usage or chunk.body.get("usage") is None:
-                        yield frame(chunk.data)
-                    elif (rest := without_usage(chunk.body)) is not None:
-                        yield frame(orjson.dumps(rest))
+                    if not chunk.tells_usage or request.include_usage:
+                        yield chunk.data
+                    elif rest := _without_usage(chunk, dialect):
+                        yield rest
                     chunk = await anext(following)
             except StopAsyncIteration:
-                yield DONE
+                if dialect.end:
+                    yield dialect.end
             except BackendError as error:
-                # The status is long sent: OpenAI's clients read an error event, and no [DONE] follows.
+                # The status is long sent: clients read an error event, and no mark of the end follows.
                 trace.error = str(error)
-                yield frame(openai_error_body(from_backend(error)))
+                yield dialect.error_frame(from_backend(error))
 
     return Reply(frames=frames())
+
+
+_EMPTY_USAGE = b',"usage":null'
+
+
+def _without_usage(chunk: Chunk, dialect: Dialect) -> bytes:
+    """The chunk as a client sees it that did not ask for usage; b"" when nothing else was in it."""
+    empty = [event for event in chunk.events if event.get("usage", 0) is None]
+    # Unescaped quotes stand outside of strings only, so this is a field, if not one of a deeper object.
+    if len(empty) == len(chunk.events) == chunk.data.count(_EMPTY_USAGE):
+        return chunk.data.replace(_EMPTY_USAGE, b"")
+    kept = (without_usage(event) for event in chunk.events)
+    return b"".join(dialect.frame(event) for event in kept if event is not None)

@@ -124,8 +124,7 @@ class PriceList:
         """The price of a configured model: its keys, and for those left out the file's. Cached tokens keep
         the file's proportion to the input price. The built-in engine's tokens are free unless the config
         says otherwise."""
-        own = {key: getattr(model, key) for key in _KEYS if key in model.model_fields_set}
-        own = {key: usd for key, usd in own.items() if usd is not None}
+        own = {key: usd for key in _KEYS if (usd := getattr(model, key)) is not None}
         listed = FREE
         if not isinstance(backend, BatchedBackendSettings) and len(own) < len(_KEYS):
             listed = self.price(upstream_name, provider_of(backend))

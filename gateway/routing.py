@@ -15,24 +15,34 @@ DIRECT = "direct"
 """The route shown for a model that was asked for by its own name."""
 
 
-def choose_model(target: Route | Model, request: Request, query: Query, trace: Trace) -> Model:
-    """The model that answers; the choice and its reason go into the trace."""
+def choose_models(
+    target: Route | Model, request: Request, chat: Mapping[str, Any], query: Query, trace: Trace
+) -> list[Model]:
+    """The model that answers, and those that answer when it fails, in order; the choice and its reason go
+    into the trace. `chat` asks the same as the request in the form of a chat completion."""
     if isinstance(target, Model):
         trace.route, trace.route_reason = DIRECT, "the model was asked for by name"
-        model = target
+        models = [target]
     else:
-        choice = _tier(target, request, query)
+        choice = _tier(target, request, chat, query)
         trace.route, trace.route_reason, trace.score = choice.tier, choice.reason, choice.score
-        model = target.model(choice.tier)
-    trace.model, trace.backend = model.upstream_name, model.backend.name
-    return model
+        first = target.model(choice.tier)
+        others = [model for model in target.fallbacks if model is not first and not why_not(model, chat)]
+        models = [first, *others]
+    trace.model, trace.backend = models[0].upstream_name, models[0].backend.name
+    return models
 
 
-def _tier(route: Route, request: Request, query: Query) -> RouteChoice:
+def needs_score(target: Route | Model, request: Request) -> bool:
+    """Whether a routing policy will look at the question."""
+    return isinstance(target, Route) and target.policy is not None and request.route_pin is None
+
+
+def _tier(route: Route, request: Request, chat: Mapping[str, Any], query: Query) -> RouteChoice:
     if request.route_pin is not None:
         return RouteChoice(tier=request.route_pin, reason="the client asked for it (x-lockgate-route)")
-    lacking = why_not(route.small, request.body)
-    if lacking and not why_not(route.large, request.body):
+    lacking = why_not(route.small, chat)
+    if lacking and not why_not(route.large, chat):
         return RouteChoice(tier="large", reason=f"the small model {lacking}")
     if route.policy is None or route.threshold is None:
         return RouteChoice(tier=route.fixed_tier, reason=f"policy always-{route.fixed_tier}")

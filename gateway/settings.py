@@ -32,6 +32,7 @@ class Server(Section):
     workers: int = Field(default=1, ge=1, le=1)
     max_body_bytes: int = Field(default=20_000_000, ge=1_000)
     admin_token: str | None = None
+    forward_headers: list[str] = []
     unknown_models: UnknownModels | None = None
 
 
@@ -105,8 +106,8 @@ class Model(Section):
     backend: str
     name: str | None = None
     context_tokens: int | None = Field(default=None, ge=1)
-    input_usd_per_mtok: float = Field(default=0.0, ge=0.0)
-    output_usd_per_mtok: float = Field(default=0.0, ge=0.0)
+    input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
+    output_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     cached_input_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     cache_write_usd_per_mtok: float | None = Field(default=None, ge=0.0)
     capabilities: list[Capability] | None = None
@@ -116,6 +117,7 @@ class RoutePolicy(Section):
     kind: Literal["difficulty", "always-small", "always-large"] = "difficulty"
     strong_share: Share = 0.3
     weights: str = Field(default="default", min_length=1)
+    fallbacks: list[str] = []
 
 
 class Route(Section):
@@ -134,15 +136,34 @@ class BatchedBackendSettings(Section):
     max_queue: int = Field(default=1024, ge=1)
 
 
-class OpenAIBackendSettings(Section):
-    kind: Literal["openai"]
-    base_url: str = Field(default="https://api.openai.com/v1", pattern=r"^https?://[^\s/]+")
+class HttpBackendSettings(Section):
+    """What backends over HTTP share. Absent timeouts: only `timeout_s` bounds the wait."""
+
     api_key: str | None = Field(default=None, min_length=1)
     timeout_s: float = Field(default=600.0, gt=0.0)
+    connect_timeout_s: float = Field(default=10.0, gt=0.0)
+    first_token_timeout_s: float | None = Field(default=None, gt=0.0)
+    idle_timeout_s: float | None = Field(default=None, gt=0.0)
     retries: int = Field(default=2, ge=0, le=10)
+    hedge_after_ms: int | None = Field(default=None, ge=1)
+    breaker_failure_share: Share = 0.5
+    breaker_cooldown_s: float = Field(default=10.0, gt=0.0)
 
 
-BackendSettings = Annotated[BatchedBackendSettings | OpenAIBackendSettings, Field(discriminator="kind")]
+class OpenAIBackendSettings(HttpBackendSettings):
+    kind: Literal["openai"]
+    base_url: str = Field(default="https://api.openai.com/v1", pattern=r"^https?://[^\s/]+")
+    apis: list[Literal["chat", "completions", "responses", "embeddings"]] | Literal["auto"] = "auto"
+
+
+class AnthropicBackendSettings(HttpBackendSettings):
+    kind: Literal["anthropic"]
+    base_url: str = Field(default="https://api.anthropic.com", pattern=r"^https?://[^\s/]+")
+
+
+BackendSettings = Annotated[
+    BatchedBackendSettings | OpenAIBackendSettings | AnthropicBackendSettings, Field(discriminator="kind")
+]
 
 
 class Settings(Section):
@@ -163,13 +184,17 @@ class Settings(Section):
         for name, model in self.models.items():
             if model.backend not in self.backends:
                 found.append((f"models.{name}.backend", model.backend, _one_of("backends", self.backends)))
-            elif model.name is None and self.backends[model.backend].kind == "openai":
+            elif model.name is None and self.backends[model.backend].kind != "batched":
                 found.append((f"models.{name}.name", "", f"the model's name at {model.backend}"))
         for name, route in self.routes.items():
             for tier in ("small", "large"):
                 target = getattr(route, tier)
                 if target not in self.models:
                     found.append((f"routes.{name}.{tier}", target, _one_of("models", self.models)))
+            for i, target in enumerate(route.policy.fallbacks):
+                if target not in self.models:
+                    key = f"routes.{name}.policy.fallbacks[{i}]"
+                    found.append((key, target, _one_of("models", self.models)))
             if name in self.models:
                 found.append((f"routes.{name}", name, "a name that no [models.…] table has"))
         unknown = self.server.unknown_models

@@ -3,27 +3,68 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
 
 from backends.errors import BackendError
 from backends.protocols import Chunk
+
+
+class Source(Protocol):
+    """An answer being generated, and what is to be done when it has ended."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether it comes as events."""
+        ...
+
+    def chunks(self) -> AsyncGenerator[Chunk]: ...
+
+    async def settle(self, chunks: Sequence[Chunk]) -> None:
+        """After a clean end and before anyone sees it: what is stored is kept by the time a client has its
+        answer."""
+        ...
+
+    def abandon(self, chunks: Sequence[Chunk]) -> None:
+        """After any other end; `chunks` is what had come."""
+        ...
+
+
+class Solo:
+    """An answer that one client alone gets: generated in the task that asks for it."""
+
+    def __init__(self, source: Source) -> None:
+        self.stream = source.stream
+        self._source = source
+
+    async def follow(self) -> AsyncGenerator[Chunk]:
+        """Its chunks, once. Raises what ended it, if it did not end cleanly."""
+        seen: list[Chunk] = []
+        clean = False
+        chunks = self._source.chunks()
+        try:
+            async for chunk in chunks:
+                seen.append(chunk)
+                yield chunk
+            clean = True
+            await self._source.settle(seen)
+        finally:
+            await chunks.aclose()
+            if not clean:
+                self._source.abandon(seen)
 
 
 class Flight:
     """An upstream call in progress. Followers get its chunks from the start, as they come.
 
     It belongs to no single client: it goes on while anybody follows and is cancelled when the last one
-    leaves. `settle` runs after a clean end and before anyone sees the end: what it stores is kept by
-    the time a client has its answer.
+    leaves.
     """
 
-    def __init__(
-        self, chunks: AsyncIterator[Chunk], settle: Callable[[list[Chunk]], Awaitable[None]], *, stream: bool
-    ) -> None:
-        self.stream = stream
-        self.chunks: list[Chunk] = []
-        self._source = chunks
-        self._settle = settle
+    def __init__(self, source: Source) -> None:
+        self.stream = source.stream
+        self._source = source
+        self._chunks: list[Chunk] = []
         self._news = asyncio.Event()
         self._error: BaseException | None = None
         self._finished = False
@@ -42,11 +83,14 @@ class Flight:
         return not (self._finished or self._leaving)
 
     async def _run(self) -> None:
+        clean = False
+        chunks = self._source.chunks()
         try:
-            async for chunk in self._source:
-                self.chunks.append(chunk)
+            async for chunk in chunks:
+                self._chunks.append(chunk)
                 self._wake()
-            await self._settle(self.chunks)
+            clean = True
+            await self._source.settle(self._chunks)
         except asyncio.CancelledError:
             self._error = FlightCancelledError("the flight was cancelled")
             raise
@@ -56,9 +100,9 @@ class Flight:
             self._error = error
         finally:
             self._finished = True
-            close = getattr(self._source, "aclose", None)
-            if close is not None:
-                await close()
+            await chunks.aclose()
+            if not clean:
+                self._source.abandon(self._chunks)
             self._wake()
 
     def _wake(self) -> None:
@@ -71,8 +115,8 @@ class Flight:
         try:
             at = 0
             while True:
-                while at < len(self.chunks):
-                    yield self.chunks[at]
+                while at < len(self._chunks):
+                    yield self._chunks[at]
                     at += 1
                 if self._finished:
                     break
@@ -87,6 +131,10 @@ class Flight:
 
     def on_end(self, callback: Callable[[], None]) -> None:
         self._task.add_done_callback(lambda _: callback())
+
+    async def wait(self) -> None:
+        """Until it has ended, however it did."""
+        await asyncio.wait([self._task])
 
 
 class FlightCancelledError(Exception):

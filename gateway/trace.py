@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from policies.types import CacheStatus
+from gateway.attempts import Attempt
+from policies.types import Api, CacheStatus, Usage
 
 Stage = Literal["embed", "search", "verify", "queue", "upstream"]
 
+
+NO_USAGE = Usage()
 
 _NOT_VISIBLE = re.compile(r"[^ -~]")
 
@@ -23,6 +26,8 @@ class Trace:
 
     request_id: str
     tenant: str = ""
+    key: str | None = None
+    api: Api | Literal["raw"] = "chat"
     asked_model: str = ""
     stream: bool = False
     started: float = field(default_factory=time.perf_counter)
@@ -42,13 +47,16 @@ class Trace:
     score: float | None = None
     model: str = ""
     backend: str = ""
+    attempts: Sequence[Attempt] = ()
+    upstream_headers: Mapping[str, str] = field(default_factory=dict)
+    limits: Sequence[tuple[bytes, bytes]] = ()
 
     status: int = 0
     error: str = ""
     stored: bool = False
+    led: bool = False
     truncated: bool = False
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    usage: Usage = NO_USAGE
     cost_usd: float = 0.0
     saved_usd: float = 0.0
 
@@ -68,6 +76,8 @@ class Trace:
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done, and why."""
         pairs: list[tuple[str, str]] = [("x-request-id", self.request_id)]
+        if self.api == "messages":
+            pairs.append(("request-id", self.request_id))  # where Anthropic's clients look for it
         if self.reason:
             pairs += [
                 ("x-lockgate-cache", self.cache),
@@ -89,10 +99,18 @@ class Trace:
                 ("x-lockgate-model", self.model),
                 ("x-lockgate-backend", self.backend),
             ]
+        if self.attempts:
+            pairs.append(("x-lockgate-attempts", ", ".join(map(str, self.attempts))))
         if self.stages:
             timing = ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in self.stages.items())
             pairs.append(("server-timing", timing))
-        return [(name.encode(), _header_value(value)) for name, value in pairs]
+        if self.upstream_headers:
+            pairs += [
+                (name, value)
+                for name, value in self.upstream_headers.items()
+                if not (self.limits and name.startswith("x-ratelimit-"))
+            ]
+        return [*self.limits, *((name.encode(), _header_value(value)) for name, value in pairs)]
 
     def _cache_status(self) -> str:
         """RFC 9211."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 
 from policies.semantic_safety import why_unsafe
-from policies.types import Identity, Request
+from policies.types import Api, Identity, Request
 
-SAME_ANSWER_FIELDS = frozenset(
+_OPENAI = frozenset(
     {
         "metadata",
         "prompt_cache_key",
@@ -24,8 +24,16 @@ SAME_ANSWER_FIELDS = frozenset(
         "user",
     }
 )
-"""Chat completion fields that do not change the answer. Every other field, known or not, is part of
-the identity. docs/cache-identity.md lists them for users; a test compares the two."""
+SAME_ANSWER_FIELDS: Mapping[Api, frozenset[str]] = {
+    "chat": _OPENAI,
+    "completions": frozenset({"stream", "stream_options", "user"}),
+    # A response that is not stored upstream cannot be continued: `store` is part of what was asked.
+    "responses": _OPENAI - {"store"},
+    "messages": frozenset({"metadata", "service_tier", "stream"}),
+    "embeddings": frozenset({"user"}),
+}
+"""By API, the fields that do not change the answer. Every other field, known or not, is part of the
+identity. docs/cache-identity.md lists them for users; a test compares the two."""
 
 EVERYONE = "*"
 """The tenant all requests hash under when answers are shared across tenants."""
@@ -37,22 +45,27 @@ PARTITION_BYTES = 16
 def exact_key(request: Request, secret: bytes, tenant: str) -> bytes:
     """Keyed hash (BLAKE2b, RFC 7693) of the whole canonical request, 32 bytes. Equal in every process
     that holds the same secret."""
-    body = {name: value for name, value in request.body.items() if name not in SAME_ANSWER_FIELDS}
-    return _hash(secret, EXACT_KEY_BYTES, b"lockgate-exact", request, tenant, body)
+    return _hash(secret, EXACT_KEY_BYTES, b"lockgate-exact", request, tenant, request.body)
 
 
-def identify(request: Request, secret: bytes, tenant: str, exact: bytes) -> Identity:
+def identify(
+    request: Request,
+    secret: bytes,
+    tenant: str,
+    exact: bytes,
+    *,
+    chat: Mapping[str, Any],
+    without_question: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> Identity:
     """The identity of a request whose `exact_key` is known.
 
-    The partition covers everything but the text of the last message: all turns before it must be equal
-    word for word, since a last message ("yes, cancel it") means nothing without them.
+    `chat` asks the same as the request in the form of a chat completion; `without_question` takes the text
+    of its last message out of the request's own body. The partition covers everything but that text: all
+    turns before it must be equal word for word, since a last message ("yes, cancel it") means nothing
+    without them.
     """
-    unsafe_reason, text = why_unsafe(request.body)
-    body = {name: value for name, value in request.body.items() if name not in SAME_ANSWER_FIELDS}
-    messages = list(body.get("messages") or ())
-    if messages and text is not None:
-        messages[-1] = {name: value for name, value in messages[-1].items() if name != "content"}
-        body["messages"] = messages
+    unsafe_reason, text = why_unsafe(chat)
+    body = request.body if text is None else without_question(request.body)
     partition = _hash(secret, PARTITION_BYTES, b"lockgate-near", request, tenant, body)
     return Identity(exact_key=exact, partition=partition, text=text, unsafe_reason=unsafe_reason)
 
@@ -60,8 +73,11 @@ def identify(request: Request, secret: bytes, tenant: str, exact: bytes) -> Iden
 def _hash(
     secret: bytes, size: int, purpose: bytes, request: Request, tenant: str, body: Mapping[str, Any]
 ) -> bytes:
+    same = SAME_ANSWER_FIELDS[request.api]
+    rest = {name: value for name, value in body.items() if name not in same}
     # Lists keep field boundaries: ["ab", "c"] and ["a", "bc"] never serialise alike.
     canonical = orjson.dumps(
-        [request.api, tenant, request.model, request.route_pin, body], option=orjson.OPT_SORT_KEYS
+        [request.api, tenant, request.model, request.route_pin, request.variant, rest],
+        option=orjson.OPT_SORT_KEYS,
     )
     return hashlib.blake2b(canonical, digest_size=size, key=secret, person=purpose).digest()

@@ -14,6 +14,27 @@ TOKENS_PER_MESSAGE = 6
 DEFAULT_COMPLETION_TOKENS = 256
 """Room left for an answer whose length the client does not bound."""
 
+_FRAME = frozenset(
+    {
+        "call_id",
+        "finish_reason",
+        "id",
+        "instructions",
+        "metadata",
+        "model",
+        "object",
+        "role",
+        "service_tier",
+        "signature",
+        "status",
+        "stop_reason",
+        "system_fingerprint",
+        "tools",
+        "type",
+    }
+)
+"""Fields of answers that hold no generated text."""
+
 
 def needed_capabilities(body: Mapping[str, Any]) -> frozenset[Capability]:
     """From a chat completion body: tools or functions, image parts, a JSON response format."""
@@ -29,6 +50,12 @@ def needed_capabilities(body: Mapping[str, Any]) -> frozenset[Capability]:
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:
     """Prompt and completion together, from the text's length: no tokenizer is asked."""
+    limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_COMPLETION_TOKENS
+    return estimated_prompt_tokens(body) + int(limit)
+
+
+def estimated_prompt_tokens(body: Mapping[str, Any]) -> int:
+    """Of a chat completion body, from the text's length."""
     size = 0
     for message in body.get("messages") or ():
         size += TOKENS_PER_MESSAGE * BYTES_PER_TOKEN
@@ -39,8 +66,22 @@ def estimated_tokens(body: Mapping[str, Any]) -> int:
         text = part.get("text")
         if isinstance(text, str):
             size += len(text.encode("utf-8", "replace"))
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_COMPLETION_TOKENS
-    return size // BYTES_PER_TOKEN + int(limit)
+    return size // BYTES_PER_TOKEN
+
+
+def estimated_text_tokens(answer: Any) -> int:
+    """Of an answer of any API: from the length of the strings in it that are not its frame."""
+    return _text_bytes(answer, "") // BYTES_PER_TOKEN
+
+
+def _text_bytes(value: Any, key: str) -> int:
+    if isinstance(value, str):
+        return 0 if key in _FRAME else len(value.encode("utf-8", "replace"))
+    if isinstance(value, Mapping):
+        return sum(_text_bytes(item, name) for name, item in value.items() if name not in _FRAME)
+    if isinstance(value, list):
+        return sum(_text_bytes(item, key) for item in value)
+    return 0
 
 
 def _parts(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

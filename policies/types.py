@@ -39,7 +39,8 @@ class Request:
     """One client request, parsed and validated but with every field the client sent kept in `body`.
 
     `tenant` is opaque: whoever may share answers has the same one. `route_pin` is the client's wish
-    for a tier (`x-lockgate-route`).
+    for a tier (`x-lockgate-route`). `variant` holds the headers that pick another behaviour of the API,
+    by lower-case names.
     """
 
     api: Api
@@ -50,6 +51,7 @@ class Request:
     include_usage: bool = False
     route_pin: Tier | None = None
     cache: CacheDirectives = field(default_factory=CacheDirectives)
+    variant: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A finished answer: a `chat.completion` object, kept whole so that fields unknown to us survive.
+    """A finished answer in the form of its API, kept whole so that fields unknown to us survive.
 
     `model` is the upstream's own name. Times are Unix seconds.
     """

@@ -17,6 +17,7 @@ from embeddings.protocols import Encoding
 from gateway.app import build_app
 from gateway.assembly import Gateway, assemble
 from gateway.config import parse
+from policies.types import Api
 from tests.entries import unit_vector
 
 SETTINGS: dict[str, Any] = {
@@ -31,7 +32,14 @@ SETTINGS: dict[str, Any] = {
 
 
 def chunk(body: dict[str, Any]) -> Chunk:
-    return Chunk(data=json.dumps(body).encode(), body=body)
+    """One event of a stream."""
+    data = b"data: " + json.dumps(body).encode() + b"\n\n"
+    return Chunk(data=data, events=(body,), tells_usage="usage" in body)
+
+
+def whole(body: dict[str, Any]) -> Chunk:
+    """A whole answer."""
+    return Chunk(data=json.dumps(body).encode(), events=(body,), whole=True)
 
 
 class FakeBackend:
@@ -42,6 +50,7 @@ class FakeBackend:
     """
 
     name = "fake"
+    apis: frozenset[Api] = frozenset({"chat"})
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -54,13 +63,15 @@ class FakeBackend:
 
     async def stream(self, call: Call) -> AsyncIterator[Chunk]:
         self.calls.append(call)
+        call.report.requests += 1
+        form = chunk if call.stream else whole
         try:
             for sent, body in enumerate(self._objects(call, f"answer {len(self.calls)}")):
                 if self.gate is not None:
                     await self.gate.wait()
                 if self.error is not None and sent >= self.error_after:
                     raise self.error
-                yield chunk(self.rewrite(body))
+                yield form(self.rewrite(body))
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled += 1
             raise

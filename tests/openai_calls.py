@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any
 
+from backends.http_backend import Timeouts
 from backends.openai import OpenAIBackend
 from backends.protocols import Call, Chunk
 
@@ -12,32 +13,8 @@ OWN_KEY = "sk-own-secret"
 CLIENT_KEY = "sk-client-secret"
 
 
-class Backoff:
-    """Stands in for sleeping and for chance: the longest jitter, and no waiting."""
-
-    def __init__(self) -> None:
-        self.slept_s: list[float] = []
-
-    def uniform(self, low: float, high: float) -> float:
-        assert low == 0.0
-        return high
-
-    async def sleep(self, delay_s: float) -> None:
-        self.slept_s.append(delay_s)
-
-
-def make(
-    base_url: str,
-    *,
-    api_key: str | None = OWN_KEY,
-    timeout_s: float = 10.0,
-    retries: int = 2,
-    backoff: Backoff | None = None,
-) -> OpenAIBackend:
-    backoff = backoff or Backoff()
-    return OpenAIBackend(
-        "up", base_url, api_key, timeout_s, retries, uniform=backoff.uniform, sleep=backoff.sleep
-    )
+def make(base_url: str, *, api_key: str | None = OWN_KEY, timeouts: Timeouts | None = None) -> OpenAIBackend:
+    return OpenAIBackend("up", base_url, api_key, timeouts=timeouts or Timeouts(total_s=10.0))
 
 
 def call(stream: bool = False, headers: Mapping[str, str] | None = None, **body: Any) -> Call:
@@ -57,6 +34,10 @@ def begin(backend: OpenAIBackend, asked: Call) -> AsyncGenerator[Chunk, None]:
     return answer
 
 
+def events_of(chunks: Iterable[Chunk]) -> list[Mapping[str, Any]]:
+    return [event for chunk in chunks for event in chunk.events]
+
+
 def text_of(chunks: list[Chunk]) -> str:
-    choices = [choice for chunk in chunks for choice in chunk.body["choices"]]
+    choices = [choice for event in events_of(chunks) for choice in event["choices"]]
     return "".join(choice["delta"].get("content") or "" for choice in choices)

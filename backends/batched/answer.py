@@ -32,9 +32,10 @@ class Answer:
             return None
         message = {"role": "assistant", "content": "".join(self._texts), "refusal": None}
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": piece.finish_reason}
-        return _chunk({"object": "chat.completion", "choices": [choice], "usage": _usage(piece)} | self._head)
+        body = {"object": "chat.completion", "choices": [choice], "usage": _usage(piece)} | self._head
+        return Chunk(data=orjson.dumps(body), events=(body,), whole=True)
 
-    def stream(self, piece: Piece, *, include_usage: bool) -> Iterator[Chunk]:
+    def stream(self, piece: Piece) -> Iterator[Chunk]:
         """For a streamed answer: the `chat.completion.chunk` objects that `piece` gives."""
         if not self._begun:
             self._begun = True
@@ -43,13 +44,12 @@ class Answer:
             yield self._delta({"content": piece.text})
         if piece.finish_reason is not None:
             yield self._delta({}, piece.finish_reason)
-            if include_usage:
-                last = {"object": "chat.completion.chunk", "choices": [], "usage": _usage(piece)}
-                yield _chunk(last | self._head)
+            last = {"object": "chat.completion.chunk", "choices": [], "usage": _usage(piece)}
+            yield _event(last | self._head, tells_usage=True)
 
     def _delta(self, delta: Mapping[str, str], finish_reason: str | None = None) -> Chunk:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return _chunk({"object": "chat.completion.chunk", "choices": [choice]} | self._head)
+        return _event({"object": "chat.completion.chunk", "choices": [choice]} | self._head)
 
 
 def _usage(piece: Piece) -> dict[str, Any]:
@@ -61,5 +61,6 @@ def _usage(piece: Piece) -> dict[str, Any]:
     }
 
 
-def _chunk(body: dict[str, Any]) -> Chunk:
-    return Chunk(data=orjson.dumps(body), body=body)
+def _event(body: dict[str, Any], *, tells_usage: bool = False) -> Chunk:
+    data = b"data: " + orjson.dumps(body) + b"\n\n"
+    return Chunk(data=data, events=(body,), tells_usage=tells_usage)

@@ -11,10 +11,11 @@ from backends.batched.config import BatchedConfig, Supervision
 from backends.batched.dispatcher import Dispatcher, Restarted, Ticket
 from backends.batched.observer import BatchObserver, NoObserver
 from backends.batched.process import WORKER_COMMAND
-from backends.batched.request import include_usage, messages_of, refuse_unsupported, sampling_of
+from backends.batched.request import messages_of, refuse_unsupported, sampling_of
 from backends.batched.supervisor import Supervisor
 from backends.errors import BackendError, InvalidCall
 from backends.protocols import Call, Chunk, Health, Job, Load, Piece
+from policies.types import Api
 
 # No tokenizer has a longer token, so more characters than this per token of context never fit, and need
 # not be tokenized to know it.
@@ -51,6 +52,10 @@ class BatchedBackend:
         return self._name
 
     @property
+    def apis(self) -> frozenset[Api]:
+        return frozenset({"chat"})
+
+    @property
     def worker_pid(self) -> int | None:
         """Of the worker process; None while there is none."""
         return self._supervisor.pid
@@ -80,7 +85,6 @@ class BatchedBackend:
 
     async def _answer(self, call: Call) -> AsyncGenerator[Chunk, None]:
         job = self._job_of(call)
-        usage = include_usage(call.body)
         ticket = self._dispatcher.enqueue(job, streamed=call.stream)
         answer = Answer(
             answer_id=f"chatcmpl-{uuid.uuid4().hex}", model=self._model_of(call), created=int(time.time())
@@ -88,7 +92,7 @@ class BatchedBackend:
         try:
             async for piece in _pieces(ticket, answer):
                 if call.stream:
-                    for chunk in answer.stream(piece, include_usage=usage):
+                    for chunk in answer.stream(piece):
                         yield chunk
                 elif (whole := answer.collect(piece)) is not None:
                     yield whole

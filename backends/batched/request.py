@@ -79,11 +79,6 @@ def refuse_unsupported(body: Mapping[str, Any]) -> None:
         raise _invalid("modalities", 'the built-in engine answers in text: expected ["text"]')
 
 
-def include_usage(body: Mapping[str, Any]) -> bool:
-    options = body.get("stream_options")
-    return isinstance(options, Mapping) and bool(options.get("include_usage"))
-
-
 def _message(message: object, path: str) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise _invalid(path, "expected an object")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from backends.openai import OpenAIBackend
-from tests.openai_calls import Backoff, make
+from tests.openai_calls import make
 from tests.upstreams import FakeUpstream
 
 
@@ -16,12 +16,7 @@ async def upstream() -> AsyncIterator[FakeUpstream]:
 
 
 @pytest.fixture
-def backoff() -> Backoff:
-    return Backoff()
-
-
-@pytest.fixture
-async def backend(upstream: FakeUpstream, backoff: Backoff) -> AsyncIterator[OpenAIBackend]:
-    made = make(upstream.base_url, backoff=backoff)
+async def backend(upstream: FakeUpstream) -> AsyncIterator[OpenAIBackend]:
+    made = make(upstream.base_url)
     yield made
     await made.aclose()

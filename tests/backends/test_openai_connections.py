@@ -66,7 +66,7 @@ async def test_connections_are_used_again(backend: OpenAIBackend, upstream: Fake
 async def test_the_connection_is_used_again_though_the_body_ends_after_done(
     backend: OpenAIBackend, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.openai._DRAIN_TIMEOUT_S", 5.0)
+    monkeypatch.setattr("backends.http_backend._DRAIN_TIMEOUT_S", 5.0)
     upstream.replies(stream_reply([*frames(), b": bye\n\n"], gap_s=0.005))
     for _ in range(3):
         await collect(backend, call(stream=True))
@@ -85,7 +85,7 @@ async def test_an_upstream_that_lingers_after_done_does_not_hold_the_answer_up(
 async def test_answers_without_bound_are_refused(
     backend: OpenAIBackend, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.openai._MAX_ANSWER_BYTES", 1000)
+    monkeypatch.setattr("backends.http_backend.MAX_ANSWER_BYTES", 1000)
     upstream.replies(Reply(pieces=[b" " * 900] * 2, end="hang"))
     with pytest.raises(UpstreamInvalid, match="more than 1000 bytes"):
         await collect(backend, call())
@@ -120,7 +120,7 @@ async def test_health_says_what_a_person_needs(
     detail: str,
 ) -> None:
     if reply.end == "hang":
-        monkeypatch.setattr("backends.openai._HEALTH_TIMEOUT_S", 0.1)
+        monkeypatch.setattr("backends.http_backend._HEALTH_TIMEOUT_S", 0.1)
     upstream.replies(reply)
     health = await backend.health()
     assert health.ready is ready

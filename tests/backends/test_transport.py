@@ -23,9 +23,9 @@ async def transport() -> AsyncIterator[AiohttpTransport]:
 
 
 async def post(
-    transport: AiohttpTransport, upstream: FakeUpstream, body: bytes = b"{}", timeout_s: float = 5.0
+    transport: AiohttpTransport, upstream: FakeUpstream, body: bytes = b"{}", idle_s: float = 5.0
 ) -> UpstreamResponse:
-    return await transport.post(f"{upstream.base_url}/chat/completions", HEADERS, body, timeout_s)
+    return await transport.request("POST", f"{upstream.base_url}/chat/completions", HEADERS, body, idle_s)
 
 
 async def read(response: UpstreamResponse) -> bytes:
@@ -92,12 +92,12 @@ async def test_a_fresh_connection_that_breaks_is_tried_once(
 
 async def test_no_server_is_unreachable(transport: AiohttpTransport, unused_tcp_port: int) -> None:
     with pytest.raises(UpstreamUnreachable, match=f"127.0.0.1:{unused_tcp_port}"):
-        await transport.post(f"http://127.0.0.1:{unused_tcp_port}/v1", HEADERS, b"", 5.0)
+        await transport.request("POST", f"http://127.0.0.1:{unused_tcp_port}/v1", HEADERS, b"", 5.0)
 
 
 async def test_an_unknown_host_is_unreachable(transport: AiohttpTransport) -> None:
     with pytest.raises(UpstreamUnreachable, match=r"cannot connect to no-such-host\.invalid"):
-        await transport.post("http://no-such-host.invalid/v1", HEADERS, b"", 5.0)
+        await transport.request("POST", "http://no-such-host.invalid/v1", HEADERS, b"", 5.0)
 
 
 async def test_a_reset_within_the_body_is_a_cut(transport: AiohttpTransport, upstream: FakeUpstream) -> None:
@@ -107,18 +107,19 @@ async def test_a_reset_within_the_body_is_a_cut(transport: AiohttpTransport, ups
         await read(response)
 
 
-async def test_silence_before_the_headers_times_out(
+async def test_giving_up_before_the_headers_reaches_the_upstream(
     transport: AiohttpTransport, upstream: FakeUpstream
 ) -> None:
     upstream.replies(Reply(status=0, end="hang"))
-    with pytest.raises(UpstreamTimeout, match=r"within 0\.1 s"):
-        await post(transport, upstream, timeout_s=0.1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await post(transport, upstream)
     await upstream.until(lambda server: server.aborted == 1)
 
 
 async def test_silence_within_the_body_times_out(transport: AiohttpTransport, upstream: FakeUpstream) -> None:
     upstream.replies(Reply(pieces=[b"begun"], end="hang"))
-    response = await post(transport, upstream, timeout_s=0.1)
+    response = await post(transport, upstream, idle_s=0.1)
     with pytest.raises(UpstreamTimeout, match=r"nothing for 0\.1 s"):
         await read(response)
     await upstream.until(lambda server: server.aborted == 1)
@@ -128,7 +129,7 @@ async def test_slow_but_steady_pieces_do_not_time_out(
     transport: AiohttpTransport, upstream: FakeUpstream
 ) -> None:
     upstream.replies(Reply(pieces=[b"x"] * 8, gap_s=0.1))
-    assert await read(await post(transport, upstream, timeout_s=0.6)) == b"x" * 8
+    assert await read(await post(transport, upstream, idle_s=0.6)) == b"x" * 8
 
 
 async def test_an_answer_that_is_not_http_is_invalid(transport: AiohttpTransport) -> None:
@@ -141,7 +142,7 @@ async def test_an_answer_that_is_not_http_is_invalid(transport: AiohttpTransport
     async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(UpstreamInvalid, match="not HTTP") as caught:
-            await transport.post(f"http://127.0.0.1:{port}/v1?key={SECRET}", HEADERS, b"", 5.0)
+            await transport.request("POST", f"http://127.0.0.1:{port}/v1?key={SECRET}", HEADERS, b"", 5.0)
     assert SECRET not in told(caught.value)
 
 
@@ -158,7 +159,7 @@ async def test_cookies_are_not_kept(transport: AiohttpTransport, upstream: FakeU
     # By name: aiohttp's own jar would keep no cookie of a bare address anyway.
     url = upstream.base_url.replace("127.0.0.1", "localhost")
     for _ in range(2):
-        await read(await transport.post(url, HEADERS, b"{}", 5.0))
+        await read(await transport.request("POST", url, HEADERS, b"{}", 5.0))
     assert len(upstream.received) == 2
     assert all("cookie" not in request.headers for request in upstream.received)
 
@@ -263,7 +264,6 @@ async def test_a_closed_transport_is_unreachable(transport: AiohttpTransport, up
     "reply",
     [
         Reply(status=0, end="reset"),
-        Reply(status=0, end="hang"),
         Reply(pieces=[b"x"], end="reset"),
         Reply(pieces=[b"x"], end="hang"),
     ],
@@ -275,7 +275,7 @@ async def test_no_secret_in_what_a_failure_shows(
     host = upstream.base_url.removeprefix("http://")
     url = f"http://user:{SECRET}@{host}/chat?key={SECRET}"
     with pytest.raises(BackendError) as caught:
-        await read(await transport.post(url, {"x-api-key": SECRET}, b"", 0.1))
+        await read(await transport.request("POST", url, {"x-api-key": SECRET}, b"", 0.1))
     assert SECRET not in told(caught.value)
 
 
@@ -292,7 +292,7 @@ async def test_no_secret_in_what_a_request_that_cannot_be_sent_shows(
     transport: AiohttpTransport, url: str, headers: dict[str, str]
 ) -> None:
     with pytest.raises(BackendError) as caught:
-        await transport.post(url, headers, b"", 1.0)
+        await transport.request("POST", url, headers, b"", 1.0)
     shown = told(caught.value).replace(f"{SECRET} .invalid", "")  # a host is no secret
     assert SECRET not in shown
 

@@ -15,6 +15,8 @@ from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
 from backends.openai import OpenAIBackend
 from backends.protocols import Backend, Call, Chunk
+from backends.sse import SseReader
+from tests.openai_calls import events_of
 from tests.upstreams import FakeUpstream, Received, Reply, answer_ok, frames, stream_reply
 
 # One loop for the module: a real engine is started once, not once per test.
@@ -89,15 +91,17 @@ async def until_load(backend: Backend, *, running: int) -> None:
 
 async def test_a_call_without_stream_gives_one_completion(backend: Backend) -> None:
     (chunk,) = await collect(backend, call())
-    assert orjson.loads(chunk.data) == chunk.body
-    assert chunk.body["object"] == "chat.completion"
-    assert isinstance(chunk.body["id"], str)
-    assert isinstance(chunk.body["created"], int)
-    (choice,) = chunk.body["choices"]
+    (body,) = chunk.events
+    assert chunk.whole
+    assert orjson.loads(chunk.data) == body
+    assert body["object"] == "chat.completion"
+    assert isinstance(body["id"], str)
+    assert isinstance(body["created"], int)
+    (choice,) = body["choices"]
     assert choice["message"]["role"] == "assistant"
     assert choice["message"]["content"]
     assert choice["finish_reason"] in ("stop", "length")
-    usage = chunk.body["usage"]
+    usage = body["usage"]
     assert usage["prompt_tokens"] > 0
     assert usage["completion_tokens"] > 0
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
@@ -105,12 +109,13 @@ async def test_a_call_without_stream_gives_one_completion(backend: Backend) -> N
 
 async def test_the_chunks_of_a_streamed_call_make_one_answer(backend: Backend) -> None:
     chunks = await collect(backend, call(stream=True))
-    for chunk in chunks:
-        assert orjson.loads(chunk.data) == chunk.body
-        assert b"\n" not in chunk.data
-        assert chunk.body["object"] == "chat.completion.chunk"
-    assert len({chunk.body["id"] for chunk in chunks}) == 1
-    choices = [choice for chunk in chunks for choice in chunk.body["choices"]]
+    reader = SseReader()
+    read = [event.data for chunk in chunks for event in reader.feed(chunk.data) if event.data is not None]
+    events = events_of(chunks)
+    assert [orjson.loads(data) for data in read] == events
+    assert {event["object"] for event in events} == {"chat.completion.chunk"}
+    assert len({event["id"] for event in events}) == 1
+    choices = [choice for event in events for choice in event["choices"]]
     assert {choice["index"] for choice in choices} == {0}
     assert choices[0]["delta"]["role"] == "assistant"
     assert "".join(choice["delta"].get("content") or "" for choice in choices)
@@ -122,16 +127,17 @@ async def test_the_chunks_of_a_streamed_call_make_one_answer(backend: Backend) -
 async def test_a_streamed_answer_says_the_same_as_a_whole_one(backend: Backend) -> None:
     (whole,) = await collect(backend, call())
     chunks = await collect(backend, call(stream=True))
-    choices = [choice for chunk in chunks for choice in chunk.body["choices"]]
+    choices = [choice for event in events_of(chunks) for choice in event["choices"]]
     streamed = "".join(choice["delta"].get("content") or "" for choice in choices)
-    assert streamed == whole.body["choices"][0]["message"]["content"]
+    assert streamed == whole.events[0]["choices"][0]["message"]["content"]
 
 
-async def test_a_stream_gives_usage_when_asked(backend: Backend) -> None:
-    chunks = await collect(backend, call(stream=True, stream_options={"include_usage": True}))
-    usages = [chunk.body["usage"] for chunk in chunks if chunk.body.get("usage")]
+@pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": True}}])
+async def test_a_stream_gives_usage_asked_or_not(backend: Backend, options: dict[str, Any]) -> None:
+    chunks = await collect(backend, call(stream=True, **options))
+    usages = [event["usage"] for event in events_of(chunks) if event.get("usage")]
     assert len(usages) == 1
-    assert chunks[-1].body["usage"] == usages[0]
+    assert (chunks[-1].tells_usage, chunks[-1].events[0]["usage"]) == (True, usages[0])
     assert usages[0]["total_tokens"] == usages[0]["prompt_tokens"] + usages[0]["completion_tokens"] > 0
 
 

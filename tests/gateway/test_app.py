@@ -22,7 +22,9 @@ from tests.gateways import Running, running, told, until
 async def test_models_are_routes_and_models() -> None:
     async with running() as test:
         rows = (await test.http.get("/v1/models")).json()["data"]
-        assert [row["id"] for row in rows] == ["auto", "small", "large"]
+        assert [row["id"] for row in rows] == [
+            "auto", "small", "large", "lockgate-embedding", "multilingual-e5-small",
+        ]  # fmt: skip
         assert {row["object"] for row in rows} == {"model"}
 
 
@@ -124,7 +126,7 @@ async def test_a_request_id_is_kept_when_it_is_harmless() -> None:
 async def test_only_harmless_headers_go_upstream() -> None:
     async with running() as test:
         await test.ask(headers={"cookie": "s=1", "x-custom": "1", "traceparent": "00-a-b-01"})
-        assert set(test.backend.calls[0].headers) == {"x-request-id", "traceparent"}
+        assert set(test.backend.calls[0].headers) == {"x-request-id", "traceparent", "user-agent"}
 
 
 async def test_health() -> None:

@@ -110,7 +110,7 @@ def test_an_unset_admin_token_is_none_and_other_secrets_are_missed() -> None:
         ("[cache]\npolicy = 3", "cache.policy = 3: expected a table"),
         ('[embeddings]\nkind = "x"', "one of 'onnx', 'sentence-transformers'"),
         ("[zzz]\na = 1", "zzz: expected one of the known keys auth, backends, cache"),
-        ("[server]\nprot = 1", "server.prot = 1: expected one of the known keys admin_token, host"),
+        ("[server]\nprot = 1", "server.prot = 1: expected one of the known keys admin_token, forward"),
         ("[server.unknown_models]\n", "server.unknown_models.backend: expected a value; the key is missing"),
         ('[backends.a]\nkind = "x"', "backends.a: expected kind to be one of 'batched', 'openai'"),
         ("[backends.a]\n", "backends.a: expected a kind: batched or openai"),

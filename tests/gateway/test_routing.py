@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError
-from gateway.routing import asked_text, choose_model, why_not
+from gateway.routing import asked_text, choose_models, needs_score, why_not
 from gateway.trace import Trace
 from policies.calibration import ThresholdRouter
 from policies.types import Query, Request, Tier
@@ -34,7 +34,7 @@ def chosen(score: float, pin: Tier | None = None, route: Route = ROUTE, **fields
     body = {"model": "auto", "messages": [{"role": "user", "content": "x"}], **fields}
     request = Request(api="chat", model="auto", body=body, tenant="t", route_pin=pin)
     trace = Trace(request_id="r")
-    choose_model(replace(route, policy=FakeScore(score)), request, NO_VECTOR, trace)
+    choose_models(replace(route, policy=FakeScore(score)), request, body, NO_VECTOR, trace)
     return trace
 
 
@@ -88,8 +88,19 @@ def test_the_catalog_finds_routes_before_models_and_names_what_it_knows() -> Non
     assert "auto, s, l" in told
 
 
-def test_cost() -> None:
-    priced = Model(
-        name="p", upstream_name="p", backend=BACKEND, input_usd_per_mtok=2.0, output_usd_per_mtok=10.0
-    )
-    assert priced.cost_usd(500_000, 100_000) == 2.0
+def test_fallbacks_come_after_the_choice_and_must_be_able() -> None:
+    other = Model(name="o", upstream_name="up-o", backend=BACKEND)
+    route = replace(ROUTE, policy=FakeScore(0.9), fallbacks=(LARGE, SMALL, other))
+    body = {"model": "auto", "messages": [], "tools": [{"type": "function"}]}
+    request = Request(api="chat", model="auto", body=body, tenant="t")
+    models = choose_models(route, request, body, NO_VECTOR, Trace(request_id="r"))
+    assert [model.name for model in models] == ["l", "o"]
+
+
+def test_a_score_is_needed_where_a_policy_decides() -> None:
+    request = Request(api="chat", model="auto", body={}, tenant="t")
+    scored = replace(ROUTE, policy=FakeScore(0.9))
+    assert needs_score(scored, request)
+    assert not needs_score(scored, replace(request, route_pin="small"))
+    assert not needs_score(ROUTE, request)
+    assert not needs_score(SMALL, request)

@@ -12,10 +12,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.wire.chat_dialect import ChatDialect
 from policies.identity import SAME_ANSWER_FIELDS, exact_key, identify
 from policies.types import Identity, Request
 
 SECRET = b"s" * 32
+CHAT = ChatDialect()
 
 
 def request(**changes: Any) -> Request:
@@ -24,7 +26,11 @@ def request(**changes: Any) -> Request:
 
 
 def identity(of: Request, tenant: str = "acme") -> Identity:
-    return identify(of, SECRET, tenant, exact_key(of, SECRET, tenant))
+    return identified(of, SECRET, tenant, exact_key(of, SECRET, tenant))
+
+
+def identified(of: Request, secret: bytes, tenant: str, exact: bytes) -> Identity:
+    return identify(of, secret, tenant, exact, chat=of.body, without_question=CHAT.without_question)
 
 
 def test_equal_requests_share_both_keys_whatever_the_order_of_their_fields() -> None:
@@ -40,7 +46,7 @@ def test_another_wording_shares_the_partition_but_not_the_exact_key() -> None:
 
 
 def test_fields_that_do_not_change_the_answer_change_no_key() -> None:
-    for name in SAME_ANSWER_FIELDS:
+    for name in SAME_ANSWER_FIELDS["chat"]:
         assert identity(request(**{name: "x"})) == identity(request()), name
 
 
@@ -69,7 +75,7 @@ def test_tenant_route_pin_and_secret_are_boundaries() -> None:
         identity(request()).partition,
         identity(request(), tenant="rival").partition,
         identity(pinned).partition,
-        identify(request(), b"t" * 32, "acme", b"").partition,
+        identified(request(), b"t" * 32, "acme", b"").partition,
     }
     assert len(keys) == 4
 
@@ -130,7 +136,27 @@ def test_hashes_are_equal_in_another_process() -> None:
     assert told.stdout.split() == [ours.partition.hex(), ours.exact_key.hex()]
 
 
-def test_the_documented_list_is_the_list_in_force() -> None:
+def test_headers_that_pick_another_behaviour_are_boundaries() -> None:
+    other = replace(request(), variant={"openai-beta": "assistants=v2"})
+    assert identity(other).exact_key != identity(request()).exact_key
+    assert identity(other).partition != identity(request()).partition
+
+
+def test_another_api_is_another_identity() -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}
+    chat = Request(api="chat", model="m", body=body, tenant="acme")
+    assert exact_key(replace(chat, api="messages"), SECRET, "acme") != exact_key(chat, SECRET, "acme")
+
+
+def test_a_response_that_is_to_be_kept_upstream_is_another_answer() -> None:
+    body = {"model": "m", "input": "hi"}
+    kept = Request(api="responses", model="m", body={**body, "store": True}, tenant="acme")
+    assert exact_key(kept, SECRET, "acme") != exact_key(replace(kept, body=body), SECRET, "acme")
+
+
+def test_the_documented_lists_are_the_lists_in_force() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "cache-identity.md").read_text("utf-8")
     section = page.split("## Fields that do not change the answer")[1].split("##")[0]
-    assert set(re.findall(r"^- `(\w+)`", section, re.MULTILINE)) == SAME_ANSWER_FIELDS
+    rows = re.findall(r"^\| (\w+) \| (.+) \|$", section, re.MULTILINE)
+    listed = {api: set(re.findall(r"`(\w+)`", fields)) for api, fields in rows if "`" in fields}
+    assert listed == SAME_ANSWER_FIELDS

@@ -56,7 +56,11 @@ class Subject:
         self.observer = observer
 
     async def ask(self, content: str, **fields: Any) -> list[dict[str, Any]]:
-        return [dict(chunk.body) async for chunk in self.backend.stream(call(content, **fields))]
+        return [
+            dict(event)
+            async for chunk in self.backend.stream(call(content, **fields))
+            for event in chunk.events
+        ]
 
     def asking(self, content: str, **fields: Any) -> asyncio.Task[list[dict[str, Any]]]:
         return asyncio.ensure_future(self.ask(content, **fields))

@@ -31,7 +31,8 @@ async def test_whole_answer(subject: Subject) -> None:
 
 
 async def test_streamed_answer(subject: Subject) -> None:
-    bodies = await subject.ask("words 2 0", stream=True)
+    *bodies, usage = await subject.ask("words 2 0", stream=True)
+    assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 5)
     assert {body["object"] for body in bodies} == {"chat.completion.chunk"}
     assert len({body["id"] for body in bodies}) == 1
     assert [body["choices"][0]["delta"] for body in bodies] == [
@@ -43,15 +44,10 @@ async def test_streamed_answer(subject: Subject) -> None:
     assert [body["choices"][0]["finish_reason"] for body in bodies] == [None, None, None, "stop"]
 
 
-async def test_usage_chunk_only_when_asked_for(subject: Subject) -> None:
-    *_, last = await subject.ask("words 2 0", stream=True, stream_options={"include_usage": True})
-    assert last["choices"] == []
-    assert last["usage"]["total_tokens"] == 5
-
-
-async def test_data_is_the_body_as_json(subject: Subject) -> None:
+async def test_data_is_the_event_as_it_goes_over_the_wire(subject: Subject) -> None:
     async for chunk in subject.backend.stream(call("words 1 0", stream=True)):
-        assert orjson.loads(chunk.data) == chunk.body
+        assert chunk.data == b"data: " + orjson.dumps(chunk.events[0]) + b"\n\n"
+        assert chunk.tells_usage == ("usage" in chunk.events[0])
 
 
 async def test_a_refused_field_never_reaches_the_engine(subject: Subject) -> None:

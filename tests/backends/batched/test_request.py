@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from backends.batched.request import include_usage, messages_of, refuse_unsupported, sampling_of
+from backends.batched.request import messages_of, refuse_unsupported, sampling_of
 from backends.errors import InvalidCall
 from backends.protocols import Sampling
 
@@ -155,10 +155,3 @@ def test_fields_that_ask_for_nothing_pass() -> None:
             "user": "someone",
         }
     )
-
-
-def test_include_usage() -> None:
-    assert include_usage({"stream_options": {"include_usage": True}})
-    assert not include_usage({"stream_options": {"include_usage": False}})
-    assert not include_usage({"stream_options": None})
-    assert not include_usage({})

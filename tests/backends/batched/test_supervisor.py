@@ -53,7 +53,7 @@ async def test_killed_before_the_first_piece_begins_again(
 
 async def test_killed_in_the_middle_of_a_stream_is_cut(subject: Subject) -> None:
     chunks = subject.backend.stream(call("speak then die", stream=True))
-    deltas = [(await anext(chunks)).body["choices"][0]["delta"] for _ in range(2)]
+    deltas = [(await anext(chunks)).events[0]["choices"][0]["delta"] for _ in range(2)]
     assert deltas[1] == {"content": "half "}
     with pytest.raises(UpstreamCut):
         await anext(chunks)

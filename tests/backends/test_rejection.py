@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from backends.openai_errors import Redactor, error_message, rejection, secrets_of
+from backends.rejection import Redactor, error_message, rejection, secrets_of
 
 NOTHING = Redactor([])
 

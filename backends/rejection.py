@@ -1,4 +1,4 @@
-"""What an OpenAI-compatible server says when it refuses, with every secret taken out."""
+"""What a server says when it refuses, with every secret taken out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from backends.errors import UpstreamRejected
+from backends.forwarding import client_may_see
+from policies.types import Api
 
-_KEPT_HEADERS = frozenset({"retry-after", "retry-after-ms", "x-should-retry"})
-_KEPT_PREFIX = "x-ratelimit-"
 _REDACTED = "[redacted]"
 _LEAST_SECRET = 4  # shorter values cannot be told from ordinary text
 
@@ -67,7 +67,12 @@ def error_message(value: Any) -> str | None:
 
 
 def rejection(
-    name: str, status: int, headers: Mapping[str, str], body: bytes, redactor: Redactor
+    name: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    redactor: Redactor,
+    api: Api = "chat",
 ) -> UpstreamRejected:
     """The error for an answer of `status`. Its `body` is as sent unless something had to be redacted, and
     b"" when it is not a JSON object."""
@@ -81,14 +86,12 @@ def rejection(
             body = orjson.dumps(clean)
         message = error_message(clean)
     kept = {
-        key.lower(): redactor.text(value)
-        for key, value in headers.items()
-        if key.lower() in _KEPT_HEADERS or key.lower().startswith(_KEPT_PREFIX)
+        lower: redactor.text(value) for key, value in headers.items() if client_may_see(lower := key.lower())
     }
     text = (
         f"{name} answered {status}: {message}" if message else f"{name} answered {status} without saying why"
     )
-    return UpstreamRejected(text, status=status, body=body, headers=kept)
+    return UpstreamRejected(text, status=status, body=body, headers=kept, api=api)
 
 
 def _json_object(body: bytes) -> dict[str, Any] | None:

@@ -1,0 +1,85 @@
+"""What a client says in the headers of its request. Names are in lower case, as servers give them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+from backends.forwarding import ANSWER_CHANGING_HEADERS, upstream_may_see
+from gateway.errors import RequestError
+from policies.types import CacheDirectives, Tier
+
+RequestHeaders = Mapping[bytes, bytes]
+
+NO_DIRECTIVES = CacheDirectives()
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
+
+
+def request_id(headers: RequestHeaders) -> str:
+    """The client's own id when it is harmless, so that its logs and ours meet; else a new one."""
+    given = headers.get(b"x-request-id", b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+
+
+def declared_length(headers: RequestHeaders) -> int | None:
+    """The Content-Length a client announced, None when it announced none or nonsense."""
+    value = headers.get(b"content-length", b"")
+    return int(value) if value.isdigit() else None
+
+
+def route_pin(headers: RequestHeaders) -> Tier | None:
+    """The tier asked for in `x-lockgate-route`. Raises RequestError (400)."""
+    value = headers.get(b"x-lockgate-route", b"").decode("latin-1").strip().lower()
+    if value in ("", "small", "large"):
+        return cast(Tier, value) if value else None
+    raise RequestError(f"x-lockgate-route: expected small or large, got '{value}'.", param="x-lockgate-route")
+
+
+def cache_directives(headers: RequestHeaders) -> CacheDirectives:
+    """The request's `Cache-Control` (RFC 9111, section 5.2.1); directives we do not know are ignored, as
+    the RFC asks. Raises RequestError (400) for a max-age that is no number."""
+    if b"cache-control" not in headers:
+        return NO_DIRECTIVES
+    value = headers[b"cache-control"].decode("latin-1").lower()
+    directives = [part.strip().partition("=") for part in value.split(",")]
+    names = {name for name, _, _ in directives}
+    ages = [argument.strip('" ') for name, _, argument in directives if name == "max-age"]
+    if ages and not ages[0].isdigit():
+        raise RequestError(
+            f"cache-control: expected max-age=SECONDS, got '{ages[0]}'.", param="cache-control"
+        )
+    return CacheDirectives(
+        no_cache="no-cache" in names,
+        no_store="no-store" in names,
+        only_if_cached="only-if-cached" in names,
+        max_age_s=float(ages[0]) if ages else None,
+    )
+
+
+class HeaderPolicy:
+    """Which of a client's headers go upstream. `also` are those that the config adds (`forward_headers`)."""
+
+    def __init__(self, also: Iterable[str] = ()) -> None:
+        self._also = frozenset(name.lower() for name in also)
+        self._variant = [name.encode() for name in sorted(ANSWER_CHANGING_HEADERS | self._also)]
+
+    def variant(self, headers: RequestHeaders) -> dict[str, str]:
+        """Those that pick another behaviour of the API, and so are part of who may share an answer: what the
+        config adds may be one, for all we know."""
+        return {name.decode(): headers[name].decode("latin-1") for name in self._variant if name in headers}
+
+    def forwarded(self, headers: RequestHeaders, request_id: str) -> dict[str, str]:
+        """Those that go upstream, with the request's id."""
+        kept = {
+            text: value.decode("latin-1")
+            for name, value in headers.items()
+            if upstream_may_see(text := name.decode("latin-1"), self._also)
+        }
+        return {**kept, "x-request-id": request_id}
+
+    @property
+    def also(self) -> frozenset[str]:
+        return self._also
