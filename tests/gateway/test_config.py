@@ -41,7 +41,8 @@ def test_the_shipped_file_names_every_key() -> None:
 def test_the_commented_examples_are_valid_too() -> None:
     text = (ROOT / "config.toml").read_text("utf-8")
     uncommented = re.sub(r"^# (?=\[|\w+ = )", "", text, flags=re.MULTILINE)
-    read = parse(tomllib.loads(uncommented), {"OPENAI_API_KEY": "sk-test"}, source="config.toml")
+    keys = {"OPENAI_API_KEY": "sk-test", "ANTHROPIC_API_KEY": "sk-ant-test"}
+    read = parse(tomllib.loads(uncommented), keys, source="config.toml")
     assert read.models["large"].name == "gpt-5"
 
 
