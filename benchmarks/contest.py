@@ -112,7 +112,7 @@ async def prepare(server: Server, kind: str, connections: int, key: str, round_s
     contest = Contest(server=server, request=request, expected=expected, requests=0)
     least = max(20, connections)
     contest.requests = least
-    for share in (0.2, 1.0):  # the first requests are slow: they only say how many make a fair second try
+    for share in (0.5, 1.0):  # the first requests are slow: they only say how many make a fair second try
         warm = await load.run(server.url, request, connections=connections, requests=contest.requests)
         contest.requests = max(least, int(contest.requests / warm.elapsed_s * round_s * share))
         if contest.requests == least:

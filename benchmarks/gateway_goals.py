@@ -28,12 +28,9 @@ class Goal:
         """None where a server was not measured."""
 
         def of(server: str) -> float | None:
-            if self.measure in servers.get(server, {}):
-                figure: float | None = servers[server][self.measure]
-                return figure
             cell = {"kind": self.kind, "connections": self.connections, "server": server}
-            found = [row[self.measure] for row in cells if cell.items() <= row.items()]
-            return found[0] if found else None
+            rows = [servers.get(server, {}), *(row for row in cells if cell.items() <= row.items())]
+            return next((row[self.measure] for row in rows if self.measure in row), None)
 
         ours, theirs = of(self.server), of(self.over) if self.over else 1.0
         return ours / theirs if ours is not None and theirs else None

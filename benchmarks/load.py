@@ -160,17 +160,18 @@ class _Load:
             ended = loop.create_future()
             try:
                 make = partial(_Connection, self, ended)
-                transport, protocol = await loop.create_connection(make, self.host, self.port)
+                _, protocol = await loop.create_connection(make, self.host, self.port)
             except OSError:
-                self.left -= 1
-                self.outcome.errors["no connection"] += 1
+                if self.left > 0:
+                    self.left -= 1
+                    self.outcome.errors["no connection"] += 1
                 continue
             try:
                 await self.start.wait()
                 protocol.next()
                 await ended
             finally:
-                transport.abort()
+                protocol.abandon()
 
     def take(self, answer: Answer, latency_s: float) -> None:
         self.outcome.last = answer
@@ -222,6 +223,11 @@ class _Connection(asyncio.Protocol):
         self._load.left -= 1
         self._began = time.perf_counter()
         self._transport.write(self._load.request)
+
+    def abandon(self) -> None:
+        """Closes at once; what is on its way is not counted."""
+        self._began = None
+        self._transport.abort()
 
     def _fail(self, kind: str) -> None:
         self._began = None

@@ -60,20 +60,20 @@ def pinned(cores: set[int]) -> Iterator[None]:
 
 def finish(command: list[str], limit_s: float) -> str:
     """Runs a command to its end and gives what it printed. Raises CommandFailed."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-    )
-    try:
-        printed, _ = process.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        raise CommandFailed(f"{Path(command[0]).name} did not end within {limit_s:g} s") from None
-    finally:
-        _end(process)
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            raise CommandFailed(f"{Path(command[0]).name} did not end within {limit_s:g} s") from None
+        finally:
+            _end(process)
     if process.returncode:
         raise CommandFailed(f"{Path(command[0]).name} failed: {last_line(printed)}")
     return printed

@@ -24,6 +24,7 @@ from gateway.count_endpoint import CountTokensEndpoint
 from gateway.errors import RequestError, openai_error_body
 from gateway.metrics import CONTENT_TYPE
 from gateway.models_endpoint import ModelsEndpoint
+from gateway.openapi import OpenApiEndpoint
 from gateway.raw_endpoint import RawEndpoint
 from gateway.stats import figures, ledger_page
 from gateway.wire.messages_errors import error_body as messages_error_body
@@ -83,6 +84,7 @@ def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
             Route("/health/ready", endpoints.ready),
             Route("/metrics", endpoints.metrics),
             Route("/admin/stats", endpoints.stats),
+            Route("/openapi.json", OpenApiEndpoint(gateway.settings).get),
         ],
         exception_handlers={HTTPException: http_error, RequestError: request_error, 500: server_error},
         lifespan=lifespan,

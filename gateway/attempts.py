@@ -13,6 +13,7 @@ from backends.errors import (
     BackendError,
     BackendResting,
     EngineUnavailable,
+    InvalidCall,
     Overloaded,
     UpstreamCut,
     UpstreamInvalid,
@@ -21,6 +22,7 @@ from backends.errors import (
     UpstreamUnreachable,
 )
 from backends.protocols import Backend, CallReport, Chunk
+from gateway.errors import RequestError
 from policies.breaker import CircuitBreaker
 
 BACKOFF_BASE_S = 0.25
@@ -103,7 +105,8 @@ class Attempts:
 
     async def stream(self, candidates: Sequence[Candidate], progress: Progress) -> AsyncGenerator[Chunk]:
         """The answer of the first attempt that began one. Before anything has come out, what failed may be
-        tried again; afterwards never. Raises the BackendError of the last attempt."""
+        tried again; afterwards never. Raises the BackendError of the last model that was asked; InvalidCall
+        or RequestError when the first cannot serve the request, for it is the one that was asked for."""
         begun = await self._begin(candidates, progress)
         progress.attempts.append(begun.attempt)
         progress.answering, progress.headers = begun.candidate, begun.headers
@@ -131,6 +134,7 @@ class Attempts:
         deadline = loop.time() + first.total_s
         budget = max(1 + first.retries, len(candidates))
         at = tries = 0
+        failed: BackendError | None = None
         while True:
             candidate, later = candidates[at], candidates[at + 1 :]
             try:
@@ -138,21 +142,28 @@ class Attempts:
                     other = later[0] if later else candidate
                     return await self._hedged(candidate, other, deadline, first.hedge_after_s, progress)
                 return await self._attempt(candidate, deadline, progress)
-            except BackendError as error:
+            except (BackendError, RequestError) as error:
+                if not isinstance(error, InvalidCall | RequestError):
+                    failed, step = error, _step(error)
+                elif failed is not None:  # a fallback that cannot serve the request is passed over
+                    step = _Step(elsewhere=True)
+                else:
+                    raise
                 spent = progress.requests
-                step = _step(error)
                 delay_s = self._delay_s(step, tries)
                 tries += 1
                 again = step.again and spent + len(later) < budget and loop.time() + delay_s < deadline
-                if not again and not (step.elsewhere and later and spent < budget):
-                    raise
+                elsewhere = step.elsewhere and later and spent < budget and loop.time() < deadline
+                if not again and not elsewhere:
+                    raise failed from None
             if again:
                 await self._sleep(delay_s)
             else:
                 at, tries = at + 1, 0
 
     async def _attempt(self, candidate: Candidate, deadline: float, progress: Progress) -> _Begun:
-        """One attempt, up to its first part. Raises BackendError."""
+        """One attempt, up to its first part. Raises BackendError, or RequestError for what cannot be asked of
+        this model."""
         loop = asyncio.get_running_loop()
         name = candidate.backend.name
         breaker = self._resilience[name].breaker
@@ -173,21 +184,26 @@ class Attempts:
             raise BackendResting(
                 f"{name} failed too often lately; it is tried again in {wait_s:.0f} s", retry_after_s=wait_s
             )
-        chunks = candidate.open(report, deadline)
+        chunks: AsyncIterator[Chunk] | None = None
         try:
+            chunks = candidate.open(report, deadline)
             first = await anext(chunks)
         except StopAsyncIteration:
             breaker.record(loop.time(), failed=True)
             progress.attempts.append(ended("empty"))
             raise UpstreamInvalid(f"{name} ended its stream without a chunk") from None
-        except BackendError as error:
-            breaker.record(loop.time(), failed=_step(error).fault)
+        except (BackendError, RequestError) as error:
+            if isinstance(error, InvalidCall | RequestError):
+                breaker.abandon()
+            else:
+                breaker.record(loop.time(), failed=_step(error).fault)
             progress.attempts.append(ended(_outcome(error)))
             raise
         except BaseException:
             breaker.abandon()
             progress.attempts.append(ended("cancelled"))
-            await _close(chunks)
+            if chunks is not None:
+                await _close(chunks)
             raise
         return _Begun(
             candidate=candidate, first=first, rest=chunks, attempt=ended("ok"), headers=report.headers
@@ -217,6 +233,7 @@ class Attempts:
                 task.cancel()
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, _Begun):  # it began in the same instant as the one that was taken
+                    self._resilience[ended.attempt.backend].breaker.record(loop.time(), failed=False)
                     progress.attempts.append(ended.attempt)
                     await _close(ended.rest)
 
@@ -273,7 +290,7 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
         return float("inf")
 
 
-def _outcome(error: BackendError) -> str:
+def _outcome(error: BackendError | RequestError) -> str:
     match error:
         case UpstreamRejected():
             return str(error.status)

@@ -1,0 +1,321 @@
+"""`GET /openapi.json`: what the gateway serves, as an OpenAPI 3.1 document.
+
+https://spec.openapis.org/oas/v3.1.0
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.openapi_schemas import Schema, ref, schemas
+from gateway.settings import Settings
+from gateway.stats import DIMENSIONS, FORMATS
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+EVENT_SCHEMA = "x-lockgate-event-schema"
+"""Of a media type: what each event of the stream holds. (OpenAPI has a field of its own from 3.2 on.)"""
+
+_DESCRIPTION = """\
+OpenAI's and Anthropic's APIs, answered from a semantic cache, or by the model that fits the question.
+Response headers tell what was done, and why. A request's tenant is its API key; answers never cross from one
+tenant to another. All other paths under `/v1` are passed through to the backend for unknown models."""
+
+_HEADERS: Mapping[str, tuple[Schema, str]] = {
+    "x-request-id": ({"type": "string"}, "The client's own id where it is harmless, else a new one."),
+    "request-id": ({"type": "string"}, "The same, where Anthropic's clients look for it."),
+    "x-lockgate-cache": (
+        {"enum": ["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"]},
+        "Where the answer came from. `coalesced`: it shared the call of an equal request.",
+    ),
+    "x-lockgate-reason": ({"type": "string"}, "Why."),
+    "x-lockgate-entry": ({"type": "integer"}, "On a hit: the entry."),
+    "x-lockgate-similarity": (
+        {"type": "number", "minimum": -1, "maximum": 1},
+        "On a hit: the cosine of the question and the entry's.",
+    ),
+    "x-lockgate-confidence": (
+        {"type": "number", "minimum": 0, "maximum": 1},
+        "On a hit: how sure the policy is that the answer is right, where it can tell.",
+    ),
+    "age": ({"type": "integer", "minimum": 0}, "On a hit: the answer's age in seconds."),
+    "x-lockgate-route": ({"type": "string"}, "On generation: `small`, `large` or `direct`."),
+    "x-lockgate-route-reason": ({"type": "string"}, "Why."),
+    "x-lockgate-model": ({"type": "string"}, "The model that answers, by the backend's name for it."),
+    "x-lockgate-backend": ({"type": "string"}, "The backend that answers."),
+    "x-lockgate-attempts": ({"type": "string"}, "Who was asked, in order, and how each attempt ended."),
+    "x-lockgate-estimated": ({"enum": ["true"]}, "The count is an estimate from the lengths of the texts."),
+    "cache-status": ({"type": "string"}, "The same for standard tools (RFC 9211)."),
+    "server-timing": ({"type": "string"}, "Milliseconds by stage."),
+    "retry-after": ({"type": "string"}, "When to try again."),
+    "x-should-retry": ({"enum": ["true", "false"]}, "Whether the official clients should try again."),
+    "www-authenticate": ({"type": "string"}, "The scheme that is asked for."),
+}
+_LIMIT = "x-ratelimit-{what}-{of}"
+_HIT = ("x-lockgate-entry", "x-lockgate-similarity", "x-lockgate-confidence", "age")
+_OF_EVERY_ANSWER = ("x-request-id", "x-lockgate-cache", "x-lockgate-reason", "cache-status")
+_OF_GENERATION = (
+    "x-lockgate-route",
+    "x-lockgate-route-reason",
+    "x-lockgate-model",
+    "x-lockgate-backend",
+    "x-lockgate-attempts",
+    "server-timing",
+)
+
+_PARAMETERS: Mapping[str, tuple[Schema, str]] = {
+    "cache-control": (
+        {"type": "string", "examples": ["no-cache", "no-store", "max-age=60", "only-if-cached"]},
+        "Of RFC 9111: no-cache (generate, and keep the new answer), no-store (keep nothing), only-if-cached "
+        "(504 when there is no answer yet), max-age=SECONDS (no answer older than that).",
+    ),
+    "x-lockgate-route": ({"type": "string", "enum": ["small", "large"]}, "Pins the model of a route."),
+    "x-request-id": ({"type": "string"}, "The client's id for this request."),
+    "traceparent": ({"type": "string"}, "Passed to the backend (W3C Trace Context)."),
+    "anthropic-version": (
+        {"type": "string"},
+        "Passed to the backend. Models are listed in Anthropic's form.",
+    ),
+}
+
+_OWN_ERRORS: Mapping[str, str] = {
+    "400": "The request is wrong; the error names the field.",
+    "401": "An API key is needed, or the one that came is not valid.",
+    "404": "No such model, or no such path.",
+    "413": "The body is larger than server.max_body_bytes, or than the key's tokens of a minute.",
+    "429": "A limit of the key, of the upstream, or of the queue.",
+    "4XX": "Another error of the upstream's own.",
+    "500": "The gateway failed.",
+    "502": "The upstream cannot be reached, or its answer cannot be read.",
+    "503": "The backend or the engine is not available.",
+    "504": "The upstream is too slow; or, with only-if-cached, there is no answer yet.",
+    "5XX": "Another error of the upstream's own.",
+}
+
+
+class OpenApiEndpoint:
+    """Needs no key. The document is made once, when it is first asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    @cached_property
+    def _body(self) -> bytes:
+        return orjson.dumps(document(self._settings))
+
+    async def get(self, _: Request) -> Response:
+        return Response(self._body, media_type=JSON)
+
+
+def document(settings: Settings) -> dict[str, Any]:
+    """The document of a gateway with these settings: they say which paths need a key."""
+    keys: list[dict[str, list[str]]] = [{"bearer": []}, {"x-api-key": []}, {"api-key": []}]
+    if settings.auth.mode != "keys":
+        keys.insert(0, {})
+    admin: list[dict[str, list[str]]] = [{"admin": []}] if settings.server.admin_token else [{}]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Lockgate",
+            "version": importlib.metadata.version("lockgate"),
+            "description": _DESCRIPTION,
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [
+            {"name": "OpenAI", "description": "For OpenAI's clients: base_url ends in `/v1`."},
+            {"name": "Anthropic", "description": "For Anthropic's clients: base_url has no `/v1`."},
+            {"name": "Models"},
+            {"name": "Operation", "description": "Health, figures, and this document."},
+        ],
+        "security": keys,
+        "paths": {**_api_paths(), **_model_paths(), **_operation_paths(admin)},
+        "components": {
+            "schemas": schemas(),
+            "headers": {
+                name: {"schema": schema, "description": said} for name, (schema, said) in _HEADERS.items()
+            },
+            "parameters": {
+                name: {"name": name, "in": "header", "schema": schema, "description": said}
+                for name, (schema, said) in _PARAMETERS.items()
+            },
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+                "api-key": {"type": "apiKey", "in": "header", "name": "api-key"},
+                "admin": {"type": "http", "scheme": "bearer", "description": "server.admin_token"},
+            },
+        },
+    }
+
+
+def _api_paths() -> dict[str, Any]:
+    return {
+        "/v1/chat/completions": _api(
+            "createChatCompletion",
+            "A chat completion",
+            "ChatRequest",
+            "ChatCompletion",
+            "ChatCompletionChunk",
+        ),
+        "/v1/completions": _api(
+            "createCompletion", "A (legacy) completion", "CompletionsRequest", "Completion", "Completion"
+        ),
+        "/v1/responses": _api(
+            "createResponse", "A response", "ResponsesRequest", "Response", "ResponseEvent"
+        ),
+        "/v1/embeddings": _api("createEmbedding", "Embeddings", "EmbeddingsRequest", "EmbeddingList"),
+        "/v1/messages": _api(
+            "createMessage", "A message", "MessagesRequest", "Message", "MessageEvent", tag="Anthropic"
+        ),
+        "/v1/messages/count_tokens": _api(
+            "countMessageTokens",
+            "How many input tokens a message has",
+            "MessagesCountRequest",
+            "TokenCount",
+            tag="Anthropic",
+        ),
+    }
+
+
+def _api(
+    operation: str, summary: str, request: str, answer: str, event: str | None = None, *, tag: str = "OpenAI"
+) -> dict[str, Any]:
+    """The path item of one API; `event` is what its streams hold."""
+    content: dict[str, Any] = {JSON: {"schema": ref(answer)}}
+    if event is not None:
+        content[EVENTS] = {
+            "schema": {"type": "string", "description": "Server-sent events, where `stream` is true."},
+            EVENT_SCHEMA: ref(event),
+        }
+    parameters = ["x-request-id", "traceparent"]
+    names = [*_OF_EVERY_ANSWER, *_OF_GENERATION]
+    if operation == "countMessageTokens":
+        names.append("x-lockgate-estimated")
+    else:
+        parameters += ["cache-control", "x-lockgate-route"]
+        names += _HIT
+    if tag == "Anthropic":
+        parameters.append("anthropic-version")
+        names.append("request-id")
+    error = "AnthropicError" if tag == "Anthropic" else "OpenAIError"
+    return {
+        "post": {
+            "operationId": operation,
+            "summary": summary,
+            "tags": [tag],
+            "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
+            "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
+            "responses": {
+                "200": {"description": summary, "headers": _headers(names), "content": content},
+                **_errors(error, _OWN_ERRORS, names),
+            },
+        }
+    }
+
+
+def _model_paths() -> dict[str, Any]:
+    listed = {"anyOf": [ref("ModelList"), ref("AnthropicModelList")]}
+    one = {"anyOf": [ref("Model"), ref("AnthropicModel")]}
+    version = {"$ref": "#/components/parameters/anthropic-version"}
+    name = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    refused = {"401": _OWN_ERRORS["401"]}
+    unknown = {**refused, "404": "No such model."}
+    return {
+        "/v1/models": _get(
+            "listModels", "The models that may be asked for", listed, "Models", parameters=[version],
+            errors=refused,
+        ),
+        "/v1/models/{id}": _get(
+            "getModel", "One model", one, "Models", parameters=[name, version], errors=unknown
+        ),
+    }  # fmt: skip
+
+
+def _operation_paths(admin: Sequence[dict[str, list[str]]]) -> dict[str, Any]:
+    day: Schema = {"type": "string", "format": "date"}
+    asked = {
+        "by": ({"enum": list(DIMENSIONS)}, "Money and tokens by this, from the ledger; the others need it."),
+        "since": (day, "From this UTC day on."),
+        "until": (day, "Up to and including this UTC day."),
+        "format": ({"enum": list(FORMATS), "default": "json"}, "CSV (RFC 4180) comes without the total."),
+    }
+    stats = _get(
+        "getStats",
+        "What was done, spent and saved",
+        {"anyOf": [ref("Stats"), ref("LedgerStats")]},
+        security=admin,
+        parameters=[
+            {"name": name, "in": "query", "schema": schema, "description": said}
+            for name, (schema, said) in asked.items()
+        ],
+        errors={
+            "400": "A query parameter is wrong; the error names it.",
+            "401": "The admin token is needed.",
+            "403": "Without server.admin_token, loopback peers only.",
+            "503": "The ledger cannot be read.",
+        },
+    )
+    stats["get"]["responses"]["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
+    ready = _get("getReadiness", "Can anything answer?", ref("Ready"))
+    ready["get"]["responses"]["503"] = {
+        **ready["get"]["responses"]["200"],
+        "description": "No backend is ready.",
+    }
+    metrics = _get("getMetrics", "Figures for Prometheus", {"type": "string"}, media_type="text/plain")
+    return {
+        "/health/live": _get("getLiveness", "Is the process there?", ref("Live")),
+        "/health/ready": ready,
+        "/metrics": metrics,
+        "/admin/stats": stats,
+        "/openapi.json": _get("getOpenApi", "This document", {"type": "object"}),
+    }
+
+
+def _get(
+    operation: str,
+    summary: str,
+    schema: Schema,
+    tag: str = "Operation",
+    *,
+    parameters: Sequence[Schema] = (),
+    errors: Mapping[str, str] | None = None,
+    media_type: str = JSON,
+    security: Sequence[dict[str, list[str]]] | None = None,
+) -> dict[str, Any]:
+    got: dict[str, Any] = {
+        "operationId": operation,
+        "summary": summary,
+        "tags": [tag],
+        "parameters": list(parameters),
+        "responses": {
+            "200": {"description": summary, "content": {media_type: {"schema": schema}}},
+            **_errors("OpenAIError", {**(errors or {}), "500": _OWN_ERRORS["500"]}),
+        },
+    }
+    if tag == "Operation":
+        got["security"] = list(security or [{}])
+    return {"get": got}
+
+
+def _errors(schema: str, statuses: Mapping[str, str], headers: Sequence[str] = ()) -> dict[str, Any]:
+    further = {"401": ["www-authenticate"], "429": ["retry-after"], "503": ["retry-after"]}
+    return {
+        status: {
+            "description": said,
+            "headers": _headers([*headers, *further.get(status, ())]),
+            "content": {JSON: {"schema": ref(schema)}},
+        }
+        for status, said in statuses.items()
+    }
+
+
+def _headers(names: Sequence[str]) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
