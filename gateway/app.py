@@ -37,6 +37,7 @@ API_PATHS: Mapping[str, Api] = {
     "/v1/embeddings": "embeddings",
     "/v1/messages": "messages",
 }
+COUNT_TOKENS_PATH = "/v1/messages/count_tokens"
 
 
 def build_app(gateway: Gateway) -> ASGIApp:
@@ -49,7 +50,7 @@ def build_app(gateway: Gateway) -> ASGIApp:
     apis: dict[str, ASGIApp] = {
         path: ApiEndpoint(dialects.of(api), pipeline, edge) for path, api in API_PATHS.items()
     }
-    apis["/v1/messages/count_tokens"] = CountTokensEndpoint(dialects.of("messages"), catalog, edge)
+    apis[COUNT_TOKENS_PATH] = CountTokensEndpoint(dialects.of("messages"), catalog, edge)
     others = _others(gateway, RawEndpoint(catalog, edge))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +77,7 @@ def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
 
     return Starlette(
         routes=[
-            *(Route(path, not_allowed) for path in API_PATHS),
+            *(Route(path, OnlyPost()) for path in (*API_PATHS, COUNT_TOKENS_PATH)),
             Route("/v1/models", models.listed, methods=["GET"]),
             Route("/v1/models/{name:path}", models.one, methods=["GET"]),
             Route("/v1/{path:path}", raw),
@@ -91,8 +92,11 @@ def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
     )
 
 
-async def not_allowed(request: Request) -> Response:
-    raise HTTPException(405, headers={"allow": "POST"})
+class OnlyPost:
+    """Refuses every method that gets this far: else it would be passed through as one of other paths is."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        raise HTTPException(405, headers={"allow": "POST"})
 
 
 class Endpoints:
