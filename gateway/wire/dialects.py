@@ -14,6 +14,9 @@ from backends.protocols import Chunk
 from gateway.wire.dialect import Dialect, EventTranslator, Json, Translator
 from policies.types import Api, Request
 
+_TELLING_USAGE = ("chat", "completions")
+"""APIs whose streams tell usage only to who asks for it."""
+
 
 class Dialects:
     """Dialects by API, and translators by the APIs they join; two in a row where none joins directly."""
@@ -78,11 +81,11 @@ def _grouped(dialect: Dialect, events: Iterator[dict[str, Any]]) -> Iterator[Chu
     """One chunk for all, but for those that tell usage."""
     rest: list[dict[str, Any]] = []
     for event in events:
-        if dialect.api in ("chat", "completions") and event.get("usage") is not None:
+        if dialect.api in _TELLING_USAGE and event.get("usage") is not None:
             if rest:
                 yield _chunk(dialect, rest)
                 rest = []
-            yield replace(_chunk(dialect, [event]), tells_usage=True)
+            yield _chunk(dialect, [event])
         else:
             rest.append(event)
     if rest:
@@ -90,7 +93,8 @@ def _grouped(dialect: Dialect, events: Iterator[dict[str, Any]]) -> Iterator[Chu
 
 
 def _chunk(dialect: Dialect, events: Sequence[dict[str, Any]]) -> Chunk:
-    return Chunk(data=b"".join(map(dialect.frame, events)), events=tuple(events))
+    tells_usage = dialect.api in _TELLING_USAGE and any("usage" in event for event in events)
+    return Chunk(data=b"".join(map(dialect.frame, events)), events=tuple(events), tells_usage=tells_usage)
 
 
 async def _closable(chunks: AsyncIterator[Chunk]) -> AsyncGenerator[Chunk]:
