@@ -21,6 +21,7 @@ REFRESH_EVERY_S = 2.0
 SWEEP_CHECK_S = 600.0
 MAX_NUMBER = 10**12
 MAX_USD = 10**6
+CLIENT_LEFT = 499
 _FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
 
 
@@ -28,8 +29,9 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A client's request that has ended, however it did.
 
     `without_usd`: what it would have cost without Lockgate, that is at the large model of its route and with
-    no cache. `saved_tokens`: of the answer, where it was served instead of generated. Times are seconds of
-    one core. `at` is Unix time, None for now.
+    no cache. `saved_tokens`: of the answer, where it was served instead of generated. `broken`: the answer
+    ended in an error after its status was sent. Times are seconds of one core. `at` is Unix time, None for
+    now.
     """
 
     tenant: str
@@ -39,6 +41,7 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     api: str
     cache: str
     status: int
+    broken: bool = False
     without_usd: float = 0.0
     saved_tokens: int = 0
     embed_s: float = 0.0
@@ -111,8 +114,8 @@ class Ledger:
         with self._posting:
             _, sums = self._row(posting)
             sums.requests += 1
-            sums.errors += posting.status >= 400 and posting.status != 499
-            sums.cancelled += posting.status == 499
+            sums.cancelled += (left := posting.status == CLIENT_LEFT)
+            sums.errors += not left and (posting.status >= 400 or posting.broken)
             sums.saved_tokens += _whole(posting.saved_tokens)
             sums.embed_us += embed_us
             sums.verify_us += verify_us

@@ -33,6 +33,7 @@ class Recorder:
                 api=trace.api,
                 cache=trace.cache if trace.reason else "",
                 status=trace.status,
+                broken=trace.error != "",
                 without_usd=trace.reference.cost_usd(trace.usage),
                 saved_tokens=trace.usage.prompt_tokens + trace.usage.completion_tokens if served else 0,
                 embed_s=trace.stages.get("embed", 0.0),

@@ -75,6 +75,13 @@ def test_errors_and_clients_that_left_are_counted_apart(ledger: Ledger) -> None:
     assert (sums.requests, sums.errors, sums.cancelled) == (4, 2, 1)
 
 
+def test_a_stream_that_broke_is_an_error_though_its_status_was_good(ledger: Ledger) -> None:
+    for status in (200, 499):
+        ledger.request(asked(status=status, broken=True))
+    sums = total(ledger)
+    assert (sums.errors, sums.cancelled) == (1, 1)
+
+
 def test_hits_are_the_requests_that_the_cache_answered(ledger: Ledger) -> None:
     for cache in ("hit-exact", "hit-semantic", "miss", "coalesced", "bypass"):
         ledger.request(asked(cache=cache, saved_tokens=7 if cache.startswith("hit") else 0))
