@@ -75,7 +75,7 @@ def test_what_anthropic_answers_comes_as_it_is(anthropic_client: anthropic.Anthr
 
 
 def test_what_the_client_asks_comes_to_anthropic_as_it_is(
-    anthropic_client: anthropic.Anthropic, stack: Stack
+    anthropic_client: anthropic.Anthropic, stack: Stack, key: str
 ) -> None:
     system: Any = [{"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     asked: Any = {
@@ -93,7 +93,7 @@ def test_what_the_client_asks_comes_to_anthropic_as_it_is(
     anthropic_client.messages.create(**asked, extra_headers={"anthropic-beta": "some-beta-2026-01-01"})
     assert stack.claude.last.json() == asked
     headers = stack.claude.last.headers
-    assert headers["x-api-key"] == "sk-ant-client"
+    assert headers["x-api-key"] == key
     assert headers["anthropic-beta"] == "some-beta-2026-01-01"
     assert headers["anthropic-version"] == anthropic_client.default_headers["anthropic-version"]
 

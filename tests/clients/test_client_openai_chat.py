@@ -256,9 +256,11 @@ def test_one_clients_answers_are_not_anothers(openai_client: openai.OpenAI) -> N
     assert raw.headers["x-lockgate-cache"] == "miss"
 
 
-def test_the_clients_key_is_what_the_upstream_gets(openai_client: openai.OpenAI, stack: Stack) -> None:
+def test_the_clients_key_is_what_the_upstream_gets(
+    openai_client: openai.OpenAI, stack: Stack, key: str
+) -> None:
     openai_client.chat.completions.create(model="gpt", messages=user("Which key?"))
-    assert stack.openai.last.headers["authorization"] == "Bearer sk-client"
+    assert stack.openai.last.headers["authorization"] == f"Bearer {key}"
     openai_client.chat.completions.create(model="claude", messages=user("Which key?"))
-    assert stack.claude.last.headers["x-api-key"] == "sk-client"
+    assert stack.claude.last.headers["x-api-key"] == key
     assert "authorization" not in stack.claude.last.headers
