@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -271,6 +272,10 @@ class _Generating:
         trace.usage, trace.cost_usd = usage, self._cost_usd
         self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
         self._client.charge(usage.prompt_tokens + usage.completion_tokens, trace.cost_usd)
+        calls = Counter[str]()
+        for attempt in self._progress.attempts:
+            calls[attempt.model] += attempt.requests
+        attempts = calls.pop(model.upstream_name, 0)
         self._generation.ledger.generation(
             GenerationPosting(
                 tenant=trace.tenant,
@@ -281,7 +286,8 @@ class _Generating:
                 cache=self._decision.cache,
                 usage=usage,
                 cost_usd=trace.cost_usd,
-                attempts=self._progress.requests,
+                attempts=attempts,
+                elsewhere=tuple((+calls).items()),
             )
         )
 

@@ -50,8 +50,9 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GenerationPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An upstream call that has ended, however it did; `attempts` counts its retries too. Several requests
-    may have shared it, or none may have waited for its end."""
+    """An upstream call that has ended, however it did; `attempts` counts its retries too, and `elsewhere` how
+    many more were made at other models before, by model. Several requests may have shared it, or none may
+    have waited for its end."""
 
     tenant: str
     key: str = ""
@@ -62,6 +63,7 @@ class GenerationPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage
     cost_usd: float
     attempts: int = 1
+    elsewhere: tuple[tuple[str, int], ...] = ()
     at: float | None = None
 
 
@@ -112,7 +114,7 @@ class Ledger:
         embed_us = _whole(posting.embed_s * MICRO)
         verify_us = _whole(posting.verify_s * MICRO)
         with self._posting:
-            _, sums = self._row(posting)
+            _, sums = self._row(posting, posting.model)
             sums.requests += 1
             sums.cancelled += (left := posting.status == CLIENT_LEFT)
             sums.errors += not left and (posting.status >= 400 or posting.broken)
@@ -126,7 +128,9 @@ class Ledger:
         usage = posting.usage
         cost_picousd = _picousd(posting.cost_usd)
         with self._posting:
-            key, sums = self._row(posting)
+            for model, attempts in posting.elsewhere:
+                self._row(posting, model)[1].upstream_calls += _whole(attempts)
+            key, sums = self._row(posting, posting.model)
             sums.generations += 1
             sums.upstream_calls += _whole(posting.attempts)
             sums.estimated += usage.estimated
@@ -208,7 +212,7 @@ class Ledger:
                 self._closed = True
                 self._store.close()
 
-    def _row(self, posting: RequestPosting | GenerationPosting) -> tuple[LedgerKey, Sums]:
+    def _row(self, posting: RequestPosting | GenerationPosting, model: str) -> tuple[LedgerKey, Sums]:
         day = self._day_of(self._clock() if posting.at is None else posting.at)
         key = self._limit.fold(
             LedgerKey(
@@ -216,7 +220,7 @@ class Ledger:
                 posting.tenant,
                 posting.key,
                 posting.route,
-                posting.model,
+                model,
                 posting.api,
                 posting.cache,
             )
