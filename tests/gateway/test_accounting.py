@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from backends.errors import UpstreamCut, UpstreamTimeout
 from backends.protocols import Call
 from gateway.ledger_rows import LedgerRow, Sums
@@ -36,3 +38,41 @@ async def test_attempts_count_for_the_model_that_was_asked() -> None:
         assert response.headers["x-lockgate-model"] == "fake-large"
         calls = {row.name: row.sums.upstream_calls for row in test.gateway.ledger.by("model")}
         assert calls == {"fake-small": 1, "fake-large": 1}
+
+
+def telling(usage: dict[str, int]) -> Any:
+    """Every chunk tells of it."""
+    return lambda body: {**body, "usage": usage}
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/v1/messages", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}),
+        ("/v1/responses", {"input": "hi"}),
+        ("/v1/completions", {"prompt": "hi"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+    ],
+)
+async def test_of_a_stream_that_breaks_what_the_upstream_had_told_counts(
+    path: str, fields: dict[str, Any]
+) -> None:
+    """Though a translated one tells its client at the end only."""
+    async with running() as test:
+        test.backend.rewrite = telling({"prompt_tokens": 11, "completion_tokens": 2})
+        test.backend.error, test.backend.error_after = UpstreamCut("broke off"), 3
+        response = await test.http.post(path, json={"model": "auto", "stream": True, **fields})
+        assert response.status_code == 200
+        sums = posted(test)
+        assert (sums.prompt_tokens, sums.completion_tokens, sums.estimated) == (11, 2, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_an_upstream_does_not_tell_is_estimated_for_a_translated_answer_too(stream: bool) -> None:
+    async with running() as test:
+        test.backend.rewrite = lambda body: {name: value for name, value in body.items() if name != "usage"}
+        fields = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "stream": stream}
+        await test.http.post("/v1/messages", json={"model": "auto", **fields})
+        sums = posted(test)
+        assert sums.estimated == 1
+        assert sums.prompt_tokens > 0
