@@ -23,7 +23,7 @@ from gateway.single_flight import Flight, Solo
 from gateway.trace import Trace
 from gateway.wire.chat_stream import without_usage
 from gateway.wire.dialect import Dialect
-from policies.types import Generate, Refuse, Request, ServeCached, Usage
+from policies.types import Answer, Generate, Refuse, Request, ServeCached, Usage
 
 Presence = Callable[[], AbstractAsyncContextManager[None]]
 """Cancels what runs inside when the client leaves."""
@@ -99,9 +99,9 @@ class Pipeline:
         )
         trace.age_s = max(0.0, now - answer.created_at)
         trace.route = trace.route_reason = trace.model = trace.backend = ""
-        trace.usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
-        trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
         dialect = self.generation.dialects.of(request.api)
+        trace.usage = _usage_of(answer, dialect)
+        trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
         return _replay(request, dialect.renewed(answer.body, model=request.model, now=now), dialect)
 
     async def _follow(self, request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
@@ -124,6 +124,15 @@ def _note_shared(flight: Flight | Solo, trace: Trace) -> None:
     """What a follower of somebody else's call was spared."""
     if not trace.led:
         trace.usage, trace.saved_usd, trace.answer_model = flight.spent()
+
+
+def _usage_of(answer: Answer, dialect: Dialect) -> Usage:
+    """As the answer tells it, with what came from the provider's prompt cache; else as it was estimated."""
+    counted = (answer.prompt_tokens, answer.completion_tokens)
+    told = dialect.usage(answer.body)
+    if told is not None and (told.prompt_tokens, told.completion_tokens) == counted:
+        return told
+    return Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
 
 
 def reference_price(target: Route | Model) -> Price:

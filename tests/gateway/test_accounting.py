@@ -40,7 +40,7 @@ async def test_attempts_count_for_the_model_that_was_asked() -> None:
         assert calls == {"fake-small": 1, "fake-large": 1}
 
 
-def telling(usage: dict[str, int]) -> Any:
+def telling(usage: dict[str, Any]) -> Any:
     """Every chunk tells of it."""
     return lambda body: {**body, "usage": usage}
 
@@ -76,3 +76,31 @@ async def test_what_an_upstream_does_not_tell_is_estimated_for_a_translated_answ
         sums = posted(test)
         assert sums.estimated == 1
         assert sums.prompt_tokens > 0
+
+
+async def test_a_hit_would_have_cost_what_its_answer_did() -> None:
+    """With the tokens that the provider had cached at their own price."""
+    model = {"backend": "fake", "name": "m", "input_usd_per_mtok": 10.0, "cached_input_usd_per_mtok": 1.0}
+    async with running(models={"m": model}, routes={"auto": {"small": "m", "large": "m"}}) as test:
+        details = {"cached_tokens": 8}
+        test.backend.rewrite = telling(
+            {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": details}
+        )
+        await test.ask()
+        first = posted(test)
+        assert first.without_picousd == first.cost_picousd == 28_000_000
+        hit = await test.ask()
+        assert hit.headers["x-lockgate-cache"] == "hit-exact"
+        assert posted(test).without_picousd == 2 * first.without_picousd
+        assert posted(test).saved_tokens == 12
+
+
+async def test_a_hit_of_an_estimated_answer_would_have_cost_as_much_as_that() -> None:
+    """Though translated it tells its client zeros."""
+    async with running() as test:
+        test.backend.rewrite = lambda body: {name: value for name, value in body.items() if name != "usage"}
+        fields = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+        for _ in range(2):
+            await test.http.post("/v1/messages", json={"model": "small", **fields})
+        sums = posted(test)
+        assert sums.without_picousd == 2 * sums.cost_picousd > 0
