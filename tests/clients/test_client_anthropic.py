@@ -189,6 +189,24 @@ def test_system_blocks_and_images(anthropic_client: anthropic.Anthropic, model: 
     assert "well." in told.text
 
 
+@pytest.mark.parametrize("model", BACKENDS)
+def test_an_image_in_a_tools_result_reaches_the_model(
+    anthropic_client: anthropic.Anthropic, model: str
+) -> None:
+    call: Any = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {}}
+    source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    content = [{"type": "text", "text": "See."}, {"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": content}
+    answer = anthropic_client.messages.create(
+        model=model,
+        max_tokens=300,
+        messages=[*user("A picture?"), {"role": "assistant", "content": [call]}, *user([result])],
+        tools=[WEATHER],
+    )
+    told: Any = answer.content[0]
+    assert described_image("image/png", PIXEL) in told.text
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("model", "signature"), [("claude", SIGNATURE), ("gpt", ""), ("plain", "")])
 def test_thinking_comes_before_the_text(
