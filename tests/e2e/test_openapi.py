@@ -58,6 +58,7 @@ deterministic = true
 max-examples = {examples}
 mode = "{mode}"
 [phases]
+examples.enabled = false
 stateful.enabled = false
 coverage.enabled = {systematic}
 fuzzing.extra-data-sources.responses = false
