@@ -165,7 +165,7 @@ class _Generating:
         self._progress = Progress()
         self._told: dict[str, ToldUsage] = {}
         """Of answers that are translated, by the model's name."""
-        self._usage, self._cost_usd = NO_USAGE, 0.0
+        self._usage: Usage | None = None
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
         trace, progress = self._trace, self._progress
@@ -184,11 +184,11 @@ class _Generating:
             await chunks.aclose()
 
     async def settle(self, chunks: Sequence[Chunk]) -> None:
-        answer = None
-        if self._decision.store and self._lookup.identity is not None:
-            answer = whole_answer(chunks, self._dialect)
         self._account(self._usage_of(chunks))
-        if answer is not None and self._dialect.why_not_stored(answer) == "":
+        if not self._decision.store or self._lookup.identity is None:
+            return
+        answer = whole_answer(chunks, self._dialect)
+        if self._dialect.why_not_stored(answer) == "":
             trace = self._trace
             trace.stored = await self._generation.store(
                 self._request, self._lookup, answer, trace.model, trace.usage, trace.cost_usd
@@ -277,14 +277,16 @@ class _Generating:
             estimated=True,
         )
 
-    def spent(self) -> tuple[Usage, float, str]:
-        return self._usage, self._cost_usd, self._model().upstream_name
+    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
+        model = self._model()
+        usage = self._usage or self._usage_of(chunks)
+        return usage, model.price.cost_usd(usage), model.upstream_name
 
     def _account(self, usage: Usage) -> None:
         """However the call ended: it may outlive the request that began it."""
         trace, model = self._trace, self._model()
-        self._usage, self._cost_usd = usage, model.price.cost_usd(usage)
-        trace.usage, trace.cost_usd = usage, self._cost_usd
+        self._usage = usage
+        trace.usage, trace.cost_usd = usage, model.price.cost_usd(usage)
         self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
         self._client.charge(usage.prompt_tokens + usage.completion_tokens, trace.cost_usd)
         calls = Counter[str]()

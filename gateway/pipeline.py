@@ -112,7 +112,7 @@ class Pipeline:
             async with aclosing(flight.follow()) as following:
                 async for chunk in following:
                     chunks.append(chunk)  # noqa: PERF401 - aclosing frees the work when the client leaves
-            _note_shared(flight, trace)
+            _note_spent(flight, trace)
         except BackendError as error:
             raise from_backend(error) from error
         if not request.stream and chunks[0].whole:
@@ -120,10 +120,11 @@ class Pipeline:
         return _replay(request, whole_answer(chunks, dialect), dialect)
 
 
-def _note_shared(flight: Flight | Solo, trace: Trace) -> None:
-    """What a follower of somebody else's call was spared."""
+def _note_spent(flight: Flight | Solo, trace: Trace) -> None:
+    """What the answer has taken by now; who follows somebody else's call was spared it."""
+    trace.usage, cost_usd, model = flight.spent()
     if not trace.led:
-        trace.usage, trace.saved_usd, trace.answer_model = flight.spent()
+        trace.saved_usd, trace.answer_model = cost_usd, model
 
 
 def _usage_of(answer: Answer, dialect: Dialect) -> Usage:
@@ -163,14 +164,15 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
         if first.whole:  # a server may answer in one although it was asked for a stream
             async for _ in following:
                 pass
+            _note_spent(flight, trace)
             return _replay(request, dict(first.events[0]), dialect)
     except BaseException:
         await following.aclose()
         raise
 
     async def frames() -> AsyncGenerator[bytes]:
-        async with aclosing(following):
-            try:
+        try:
+            async with aclosing(following):
                 chunk = first
                 while True:
                     if not chunk.tells_usage or request.include_usage:
@@ -178,14 +180,15 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
                     elif rest := _without_usage(chunk, dialect):
                         yield rest
                     chunk = await anext(following)
-            except StopAsyncIteration:
-                _note_shared(flight, trace)
-                if dialect.end:
-                    yield dialect.end
-            except BackendError as error:
-                # The status is long sent: clients read an error event, and no mark of the end follows.
-                trace.error = str(error)
-                yield dialect.error_frame(from_backend(error))
+        except StopAsyncIteration:
+            if dialect.end:
+                yield dialect.end
+        except BackendError as error:
+            # The status is long sent: clients read an error event, and no mark of the end follows.
+            trace.error = str(error)
+            yield dialect.error_frame(from_backend(error))
+        finally:
+            _note_spent(flight, trace)  # of who leaves in the middle too
 
     return Reply(frames=frames())
 

@@ -2,14 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import json
+from typing import Any, Literal
 
 import pytest
+from starlette.types import Message
 
 from backends.errors import UpstreamCut, UpstreamTimeout
 from backends.protocols import Call
 from gateway.ledger_rows import LedgerRow, Sums
-from tests.gateways import Running, running
+from tests.gateways import Running, running, until
+
+
+class Turnstile(asyncio.Event):
+    """A gate that lets so many chunks through."""
+
+    def __init__(self, chunks: int) -> None:
+        super().__init__()
+        self._permits = asyncio.Semaphore(chunks)
+
+    async def wait(self) -> Literal[True]:
+        return await self._permits.acquire()
+
+    def let_through(self, chunks: int) -> None:
+        for _ in range(chunks):
+            self._permits.release()
+
+
+async def leave_after(test: Running, frames: int, **fields: Any) -> None:
+    """Asks for a stream and leaves after so many frames of it; the upstream has no more until then."""
+    left = asyncio.Event()
+    came = 0
+    messages = [{"role": "user", "content": "sky why is it blue?"}]
+    body = json.dumps({"model": "auto", "messages": messages, "stream": True, **fields}).encode()
+    received = [{"type": "http.request", "body": body}]
+
+    async def receive() -> Message:
+        if received:
+            return received.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        nonlocal came
+        came += bool(message.get("body"))
+        if came == frames:
+            left.set()
+
+    headers = [(b"authorization", b"Bearer k")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers}
+    await test.app(scope, receive, send)
 
 
 def posted(test: Running) -> Sums:
@@ -104,3 +147,32 @@ async def test_a_hit_of_an_estimated_answer_would_have_cost_as_much_as_that() ->
             await test.http.post("/v1/messages", json={"model": "small", **fields})
         sums = posted(test)
         assert sums.without_picousd == 2 * sums.cost_picousd > 0
+
+
+@pytest.mark.parametrize("uncached", [False, True])
+async def test_a_client_that_leaves_would_have_paid_for_what_had_come_without_us_too(uncached: bool) -> None:
+    """Whether others might have followed the call, or not."""
+    async with running() as test:
+        test.backend.gate = Turnstile(3)
+        test.backend.rewrite = telling({"prompt_tokens": 11, "completion_tokens": 2})
+        await leave_after(test, 3, model="large", **({"temperature": 2} if uncached else {}))
+        await until(lambda: posted(test).generations == 1)
+        sums = posted(test)
+        assert sums.cancelled == 1
+        assert sums.without_picousd == sums.cost_picousd == 110_000_000
+
+
+async def test_who_shares_a_call_and_leaves_is_counted_as_far_as_it_had_come() -> None:
+    async with running() as test:
+        gate = test.backend.gate = Turnstile(3)
+        test.backend.rewrite = telling({"prompt_tokens": 11, "completion_tokens": 2})
+        async with asyncio.TaskGroup() as group:
+            stays = group.create_task(test.ask(model="large", stream=True))
+            await until(lambda: test.followers == 1)
+            await leave_after(test, 3, model="large")
+            assert posted(test).without_picousd == 110_000_000
+            gate.let_through(3)
+        assert stays.result().text.endswith("data: [DONE]\n\n")
+        sums = posted(test)
+        assert (sums.requests, sums.cancelled, sums.generations) == (2, 1, 1)
+        assert sums.without_picousd == 2 * sums.cost_picousd == 220_000_000
