@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import orjson
+import structlog
 from starlette.types import Receive, Scope, Send
 
 from backends.errors import BackendError
-from backends.protocols import RawCall
-from gateway.api_endpoint import CLIENT_LEFT_STATUS, JSON, Edge, error_headers
+from backends.forwarding import client_may_see
+from backends.protocols import RawAnswer, RawCall
+from gateway.api_endpoint import CLIENT_LEFT_STATUS, GATEWAY_FAILED, JSON, Edge, error_headers
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError, from_backend
-from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body, send_pieces
-from gateway.raw_endpoint import forwarder
+from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body
+from gateway.raw_endpoint import ForwardingBackend, forwarder
 from gateway.request_headers import RequestHeaders, declared_length, request_id
 from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
@@ -25,6 +28,8 @@ from gateway.wire.validation import parse_object
 PATH = "messages/count_tokens"
 ESTIMATED = b"x-lockgate-estimated"
 """Says that the count is an estimate from the lengths of the texts."""
+MAX_ANSWER_BYTES = 1_000_000
+_MISSING_PATH_STATUSES = (404, 405, 501)
 
 
 class CountTokensEndpoint:
@@ -34,6 +39,7 @@ class CountTokensEndpoint:
         self._dialect = dialect
         self._catalog = catalog
         self._edge = edge
+        self._log = structlog.get_logger("lockgate")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
@@ -46,6 +52,11 @@ class CountTokensEndpoint:
             trace.status, trace.error = error.status, str(error)
             sent = [*trace.headers(), *error_headers(error, trace)]
             await send_body(send, error.status, sent, self._dialect.error_body(error), JSON)
+        except Exception as error:  # noqa: BLE001 - the edge: told in the log, not to the client
+            begun, trace.status, trace.error = trace.status, 500, type(error).__name__
+            self._log.exception("failed", request_id=trace.request_id)
+            if not begun:
+                await send_body(send, 500, trace.headers(), self._dialect.error_body(GATEWAY_FAILED), JSON)
         finally:
             trace.ended = time.perf_counter()
             self._edge.recorder.record(trace)
@@ -63,39 +74,74 @@ class CountTokensEndpoint:
         if client.limits is not None and client.key is not None:
             trace.limits = client.limits.admit(client.key, 0).headers()
         backend = forwarder(model.backend) if "messages" in model.backend.apis else None
-        if backend is None:
+        counted = None
+        if backend is not None:
+            forwarded = edge.header_policy.forwarded(headers, trace.request_id)
+            call = RawCall(
+                method="POST",
+                path=PATH,
+                query="",
+                headers=[*forwarded.items(), ("content-type", "application/json")],
+                body=orjson.dumps({**body, "model": model.upstream_name}),
+                credential=client.credential,
+            )
+            async with cancelled_when_client_leaves(receive):
+                counted = await _asked(backend, call)
+        if counted is None:
             trace.status = 200
-            counted = orjson.dumps({"input_tokens": estimated_input_tokens(body)})
-            await send_body(send, 200, [*trace.headers(), (ESTIMATED, b"true")], counted, JSON)
+            estimate = orjson.dumps({"input_tokens": estimated_input_tokens(body)})
+            await send_body(send, 200, [*trace.headers(), (ESTIMATED, b"true")], estimate, JSON)
             return
-        forwarded = edge.header_policy.forwarded(headers, trace.request_id)
-        call = RawCall(
-            method="POST",
-            path=PATH,
-            query="",
-            headers=[*forwarded.items(), ("content-type", "application/json")],
-            body=_renamed(body, model),
-            credential=client.credential,
-        )
-        async with cancelled_when_client_leaves(receive):
-            try:
-                answer = await backend.forward(call)
-            except BackendError as error:
-                raise from_backend(error) from error
-            try:
-                trace.status = answer.status
-                kept = [(name.encode(), value.encode("latin-1")) for name, value in answer.headers]
-                start = [*kept, *trace.headers()]
-                await send({"type": "http.response.start", "status": answer.status, "headers": start})
-                await send_pieces(send, aiter(answer))
-            finally:
-                answer.close()
+        trace.status = counted.status
+        trace.upstream_headers = counted.headers
+        await send_body(send, counted.status, trace.headers(), counted.body, JSON)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counted:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def _asked(backend: ForwardingBackend, call: RawCall) -> _Counted | None:
+    """What the backend says: a count, or an error in Anthropic's shape. None when it cannot count. Raises
+    RequestError."""
+    try:
+        answer = await backend.forward(call)
+        try:
+            body = await _read(answer)
+        finally:
+            answer.close()
+    except BackendError as error:
+        raise from_backend(error) from error
+    if answer.status in _MISSING_PATH_STATUSES and b"model" not in body.lower():
+        return None
+    if not _is_object(body):
+        status = answer.status if answer.status >= 400 else 502
+        what = f"answered {answer.status} with something that is no count"
+        raise RequestError(f"{backend.name} {what}", status=status, kind="upstream_error")
+    kept = {name: value for name, value in answer.headers if client_may_see(name)}
+    return _Counted(status=answer.status, headers=kept, body=body)
+
+
+async def _read(answer: RawAnswer) -> bytes:
+    """As much of it as a count may have."""
+    body = bytearray()
+    async for piece in answer:
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            break
+    return bytes(body)
+
+
+def _is_object(body: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(body), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _counted_for(target: Route | Model) -> Model:
     """A route's large model: the one whose room matters."""
     return target.large if isinstance(target, Route) else target
-
-
-def _renamed(body: dict[str, Any], model: Model) -> bytes:
-    return orjson.dumps({**body, "model": model.upstream_name})

@@ -35,7 +35,7 @@ class ModelsEndpoint:
     async def listed(self, request: Request) -> Response:
         rows = await self._rows(request)
         if not _from_anthropic(request):
-            return _json({"object": "list", "data": list(rows.values())})
+            return _json({"object": "list", "data": [_in_openais_form(row) for row in rows.values()]})
         data = [_in_anthropics_form(row) for row in rows.values()]
         ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
         return _json({"data": data, "has_more": False, "first_id": None, "last_id": None, **ends})
@@ -45,7 +45,7 @@ class ModelsEndpoint:
         row = (await self._rows(request)).get(name)
         if row is None:
             raise RequestError(f"The model '{name}' does not exist.", status=404, code="model_not_found")
-        return _json(_in_anthropics_form(row) if _from_anthropic(request) else row)
+        return _json(_in_anthropics_form(row) if _from_anthropic(request) else _in_openais_form(row))
 
     async def _rows(self, request: Request) -> dict[str, dict[str, Any]]:
         headers = dict(request.scope["headers"])
@@ -65,7 +65,7 @@ class ModelsEndpoint:
             body=None,
             credential=client.credential,
         )
-        listed: list[Any] = []
+        listed: list[dict[str, Any]] = []
         try:
             async with asyncio.timeout(UPSTREAM_TIMEOUT_S):
                 answer = await backend.forward(call)
@@ -77,11 +77,21 @@ class ModelsEndpoint:
                             break
                 finally:
                     answer.close()
-            parsed = orjson.loads(raw) if answer.status == 200 else {}
-            listed = parsed.get("data") or []
-        except (TimeoutError, BackendError, orjson.JSONDecodeError, AttributeError):
+            listed = _rows_in(bytes(raw)) if answer.status == 200 else []
+        except (TimeoutError, BackendError):
             pass  # what is configured can be asked for all the same
-        return {**{row["id"]: row for row in listed if isinstance(row, dict) and "id" in row}, **own}
+        return {**own, **{row["id"]: row for row in listed if row["id"] not in own}}
+
+
+def _rows_in(body: bytes) -> list[dict[str, Any]]:
+    """Those of a list in either API's form; what is none is left out."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return []
+    listed = parsed.get("data") if isinstance(parsed, dict) else None
+    rows = listed if isinstance(listed, list) else []
+    return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
 def _from_anthropic(request: Request) -> bool:
@@ -92,13 +102,31 @@ def _in_anthropics_form(row: Mapping[str, Any]) -> dict[str, Any]:
     """https://docs.anthropic.com/en/api/models-list"""
     if row.get("type") == "model":
         return dict(row)
-    created = datetime.datetime.fromtimestamp(int(row.get("created") or 0), datetime.UTC)
+    created = row.get("created")
+    try:
+        moment = datetime.datetime.fromtimestamp(
+            created if isinstance(created, int | float) else 0, datetime.UTC
+        )
+    except (ValueError, OverflowError, OSError):
+        moment = datetime.datetime.fromtimestamp(0, datetime.UTC)
     return {
         "type": "model",
         "id": row["id"],
         "display_name": row["id"],
-        "created_at": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
+
+
+def _in_openais_form(row: Mapping[str, Any]) -> dict[str, Any]:
+    """https://platform.openai.com/docs/api-reference/models/object"""
+    if row.get("object") == "model":
+        return dict(row)
+    try:
+        created = int(datetime.datetime.fromisoformat(str(row.get("created_at"))).timestamp())
+    except (ValueError, OverflowError):
+        created = 0
+    owner = "anthropic" if row.get("type") == "model" else "unknown"
+    return {"created": created, "owned_by": owner, **row, "object": "model"}
 
 
 def _json(body: object) -> Response:
