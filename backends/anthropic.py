@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from backends.endpoint import parse_endpoint
 from backends.http_backend import HttpBackend, Timeouts
-from backends.protocols import Call
 from backends.transport import Transport
 from policies.types import Api
 
@@ -22,6 +21,7 @@ class AnthropicBackend(HttpBackend):
 
     paths: ClassVar[Mapping[Api, str]] = {"messages": "v1/messages"}
     _models_path = "v1/models"
+    _needed: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
 
     def __init__(
         self,
@@ -41,22 +41,15 @@ class AnthropicBackend(HttpBackend):
         )
 
     def _authorization(self, credential: str | None) -> dict[str, str]:
-        headers = {"anthropic-version": VERSION}
         key = self._endpoint.key
         if key is None and self._endpoint.authorization is not None:
-            return {**headers, "authorization": self._endpoint.authorization}
+            return {"authorization": self._endpoint.authorization}
         if key is None and credential:
             scheme, _, token = credential.partition(" ")
             if scheme.lower() != "bearer" or token.startswith(_OAUTH_PREFIX):
-                return {**headers, "authorization": credential}
+                return {"authorization": credential}
             key = token.strip()
-        return {**headers, "x-api-key": key} if key else headers
-
-    def _headers(self, call: Call) -> dict[str, str]:
-        headers = super()._headers(call)
-        if "anthropic-version" in call.headers:
-            headers["anthropic-version"] = call.headers["anthropic-version"]
-        return headers
+        return {"x-api-key": key} if key else {}
 
     def _raw_url(self, path: str) -> str:
         return self._endpoint.url(f"v1/{path}")

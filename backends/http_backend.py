@@ -129,7 +129,12 @@ class HttpBackend:
     async def forward(self, call: RawCall) -> RawAnswer:
         """Passes a request through byte for byte: one attempt, whatever the status."""
         own = self._authorization(call.credential)
-        headers = [*((name, value) for name, value in call.headers if name not in own), *own.items()]
+        said = {name for name, _ in call.headers}
+        headers = [
+            *((name, value) for name, value in self._defaults().items() if name not in said),
+            *((name, value) for name, value in call.headers if name not in own),
+            *own.items(),
+        ]
         try:
             "".join(value for _, value in headers).encode()
         except UnicodeEncodeError:
@@ -153,7 +158,7 @@ class HttpBackend:
     async def health(self) -> Health:
         """Asks for the list of models. A server that answers at all is ready, unless it is failing or
         refuses the backend's own key."""
-        headers = {"user-agent": USER_AGENT, "accept": "application/json", **self._authorization(None)}
+        headers = {**self._defaults(), "accept": "application/json", **self._authorization(None)}
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT_S):
                 response = await self._transport.request(
@@ -184,6 +189,11 @@ class HttpBackend:
     # What an API's backend says of itself.
 
     _models_path = "models"
+    _needed: ClassVar[Mapping[str, str]] = {}
+    """Headers that the API needs, where the client does not say."""
+
+    def _defaults(self) -> dict[str, str]:
+        return {"user-agent": USER_AGENT, **self._needed}
 
     def _authorization(self, credential: str | None) -> dict[str, str]:
         """The headers that prove who asks: the backend's own key, else the client's credential."""
@@ -246,7 +256,7 @@ class HttpBackend:
         return api != "chat" and status in _MISSING_API_STATUSES and b"model" not in body.lower()
 
     def _headers(self, call: Call) -> dict[str, str]:
-        headers = {"user-agent": USER_AGENT, **call.headers, **self._authorization(call.credential)}
+        headers = {**self._defaults(), **call.headers, **self._authorization(call.credential)}
         headers["content-type"] = "application/json"
         headers["accept"] = "text/event-stream, application/json" if call.stream else "application/json"
         if not "".join(headers.values()).isprintable():
