@@ -47,7 +47,7 @@ def cache_directives(headers: RequestHeaders) -> CacheDirectives:
     directives = [part.strip().partition("=") for part in value.split(",")]
     names = {name for name, _, _ in directives}
     ages = [argument.strip('" ') for name, _, argument in directives if name == "max-age"]
-    if ages and not ages[0].isdigit():
+    if ages and not (ages[0].isascii() and ages[0].isdigit()):
         raise RequestError(
             f"cache-control: expected max-age=SECONDS, got '{ages[0]}'.", param="cache-control"
         )

@@ -18,6 +18,12 @@ _PATH = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]+)`$")
 
 
+MAX_DEPTH = 240
+"""Levels of lists and objects in a body: what can be written again, with room for what a translation adds."""
+_WRITABLE_DEPTH = 254
+"""orjson reads deeper JSON than it writes."""
+
+
 def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object a body must be. Raises RequestError (400)."""
     try:
@@ -29,7 +35,22 @@ def parse_object(raw: bytes) -> dict[str, Any]:
         ) from None
     if not isinstance(body, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
+    # Few bodies have that many brackets, so few are tried.
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and not _can_be_written(body):
+        raise RequestError(f"The body is nested more than {MAX_DEPTH} levels deep.", code="invalid_json")
     return body
+
+
+def _can_be_written(body: dict[str, Any]) -> bool:
+    """Inside of as many levels as orjson allows beyond ours."""
+    wrapped: Any = body
+    for _ in range(_WRITABLE_DEPTH - MAX_DEPTH):
+        wrapped = [wrapped]
+    try:
+        orjson.dumps(wrapped)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 def checked(

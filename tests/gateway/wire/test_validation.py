@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+import orjson
 import pytest
 from msgspec import Struct
 
 from gateway.errors import RequestError
-from gateway.wire.validation import checked, field_error, parse_object
+from gateway.wire.validation import MAX_DEPTH, checked, field_error, parse_object
 
 Colour = Literal["red", "blue"]
 
@@ -66,3 +67,17 @@ def test_a_body_must_be_a_json_object(raw: bytes) -> None:
 
 def test_a_field_error_names_the_body_when_no_field_is_to_blame() -> None:
     assert str(field_error(None, "expected `object`")) == "body: expected `object`."
+
+
+def test_a_body_is_nested_as_deep_as_can_be_written_again() -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"a":' + b"[" * (levels - 1) + b"]" * (levels - 1) + b"}"
+
+    orjson.dumps(parse_object(nested(MAX_DEPTH)))
+    with pytest.raises(RequestError, match="nested more than 240 levels") as caught:
+        parse_object(nested(MAX_DEPTH + 1))
+    assert caught.value.status == 400
+
+
+def test_a_body_may_have_any_number_of_brackets_side_by_side() -> None:
+    assert len(parse_object(b'{"a":[' + b"[]," * 999 + b"{}]}")["a"]) == 1000
