@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import cast
 
 from backends.forwarding import ANSWER_CHANGING_HEADERS, upstream_may_see
 from gateway.errors import RequestError
+from gateway.ids import random_hex
 from policies.types import CacheDirectives, Tier
 
 RequestHeaders = Mapping[bytes, bytes]
@@ -21,7 +21,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
 def request_id(headers: RequestHeaders) -> str:
     """The client's own id when it is harmless, so that its logs and ours meet; else a new one."""
     given = headers.get(b"x-request-id", b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{random_hex()}"
 
 
 def declared_length(headers: RequestHeaders) -> int | None:
