@@ -12,17 +12,20 @@ whole and that of its question. At the end all leave at once.
 
 --json prints one object:
 - `clients`: `requests`, and how many were `answered`, what the `cache` said, how many `left` where, `faults`;
+- `upstream`: completions `asked` of it, and those `dropped`: the gateway closed their connection;
 - `samples`, every 5 s: `at_s`, `rss_mib`, `pss_mib`, `anonymous_mib` (RSS without files), `fds`, `sockets`,
   `threads`, `upstream_connections` and `upstream_running` (as the upstream counts them); `tasks`, `flights`
   and `entries` as /metrics tells them, null where it does not;
 - `thirds`: medians of each over the three thirds of the time;
 - `rest`: the same figures with no client there, `before` (after a warm-up) and `after`;
-- `upstream_idle_s`: how long after the last client had left the upstream was last seen with a request running;
+- `upstream_idle_s`: when, after the last client had left, the upstream was last seen with a request running;
+- `pool_left`: upstream connections half a minute later, when the pool has closed the idle ones; null with
+  --quick;
 - `goals`: a list of `name`, `value`, `wanted`, `met`; `environment`; `seed`;
 - `census`: what grew `under_load`, from the end of the first third to the end, and `at_rest`, from before to
   after; null without --census.
 
-A run shorter than ten minutes has no use for the goal of memory: caches and allocators are still filling up.
+In a short run memory still grows: the cache and the allocators fill up first.
 """
 
 from __future__ import annotations
@@ -55,13 +58,19 @@ from benchmarks.soak_servers import MAX_ENTRIES, Watched, start
 CONNECTIONS = 64
 SEED = 20_260_729
 EVERY_S = 5.0
+RESET_HELD_S = 6.0
+"""uvicorn's timers hold what belonged to a connection that was reset for 5 s."""
+POOL_KEPT_S = 35.0
+"""aiohttp closes what was idle for 15 s, and looks every 15 s."""
 IDLE_WATCH_S = 2.0
 IDLE_LIMIT_S = 10.0
 REST_LIMIT_S = 5.0
 
 
-async def soak(watched: Watched, seconds: float, every_s: float, connections: int, census: bool) -> Figures:
-    """The whole run against servers that are there."""
+async def soak(
+    watched: Watched, seconds: float, every_s: float, connections: int, *, census: bool, drained: bool
+) -> Figures:
+    """The whole run, against servers that are there. `drained`: it waits until the pool is empty, too."""
     questions, tally = Questions(watched.url, SEED), Tally()
     samples: list[Figures] = []
     censuses: list[Figures] = []
@@ -80,21 +89,24 @@ async def soak(watched: Watched, seconds: float, every_s: float, connections: in
     await _visited(watched, questions, Tally(), connections, asyncio.sleep(min(5.0, seconds / 6)))
     await _idle_s(watched)
     before = await asyncio.to_thread(watched.sample)
-    first = watched.census() if census else {}
+    first = await _census_at_rest(watched) if census else {}
     await _visited(watched, questions, tally, connections, watch())
     idle_s = await _idle_s(watched)
     after = await _rest(watched, before)
-    last = watched.census() if census else {}
+    last = await _census_at_rest(watched) if census else {}
+    told = watched.at_upstream()
     return {
         "seconds": seconds,
         "connections": connections,
         "seed": SEED,
         "max_entries": MAX_ENTRIES,
         "clients": tally.told(),
+        "upstream": {"asked": told["asked"], "dropped": told["dropped"]},
         "samples": samples,
         "thirds": medians(samples),
         "rest": {"before": before, "after": after},
         "upstream_idle_s": idle_s,
+        "pool_left": await _pool_left(watched) if drained else None,
         "census": {"under_load": growth(censuses[0], censuses[-1]), "at_rest": growth(first, last)}
         if census
         else None,
@@ -122,7 +134,7 @@ async def _idle_s(watched: Watched) -> float:
     began = time.monotonic()
     last_s = 0.0
     while (now_s := time.monotonic() - began) < max(IDLE_WATCH_S, last_s + 0.2) and now_s < IDLE_LIMIT_S:
-        if await asyncio.to_thread(watched.upstream_running):
+        if (await asyncio.to_thread(watched.at_upstream))["running"]:
             last_s = time.monotonic() - began
         await asyncio.sleep(0.02)
     return round(last_s, 3)
@@ -138,6 +150,21 @@ async def _rest(watched: Watched, before: Figures) -> Figures:
         await asyncio.sleep(0.2)
 
 
+async def _pool_left(watched: Watched) -> int:
+    """How many connections there are when all idle ones should be closed."""
+    deadline = time.monotonic() + POOL_KEPT_S
+    while (left := (await asyncio.to_thread(watched.at_upstream))["connections"]) > 0:
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.5)
+    return left
+
+
+async def _census_at_rest(watched: Watched) -> Figures:
+    await asyncio.sleep(RESET_HELD_S)
+    return await asyncio.to_thread(watched.census)
+
+
 def run(
     seconds: float,
     every_s: float,
@@ -145,13 +172,15 @@ def run(
     *,
     census: bool = False,
     traced: bool = False,
+    drained: bool = False,
 ) -> Figures:
     """Starts the servers, soaks the gateway, and judges. Raises Unavailable."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(pinned(CLIENT_CORES))
         watched = start(stack, folder, probed=census, traced=traced)
-        figures: Figures = uvloop.run(soak(watched, seconds, every_s, connections, census or traced))
+        whole = soak(watched, seconds, every_s, connections, census=census or traced, drained=drained)
+        figures: Figures = uvloop.run(whole)
     return {**figures, "goals": judged(figures)}
 
 
@@ -168,7 +197,14 @@ def main() -> None:
     if seconds < 3 * every_s:
         parser.error(f"--seconds: expected at least {3 * every_s:g}")
     try:
-        payload = run(seconds, every_s, options.connections, census=options.census, traced=options.traced)
+        payload = run(
+            seconds,
+            every_s,
+            options.connections,
+            census=options.census,
+            traced=options.traced,
+            drained=not options.quick,
+        )
     except Unavailable as reason:
         raise SystemExit(f"soak: {reason}") from None
     if not (options.quick or options.census or options.traced):

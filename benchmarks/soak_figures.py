@@ -9,8 +9,9 @@ from typing import Any
 Figures = dict[str, Any]
 
 MEMORY_RATIO = 1.02
-SOME = 4
-"""Files and connections that medians of a third may differ by: clients come and go while they are counted."""
+SOME = 8
+"""Connections that are being closed while others come in their place."""
+TASKS_A_CLIENT = 6
 
 
 def medians(samples: Sequence[Mapping[str, Any]]) -> list[Figures]:
@@ -25,22 +26,22 @@ def judged(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every goal of which there are figures: name, value, wanted, met."""
     _, middle, last = figures["thirds"]
     before, after = figures["rest"]["before"], figures["rest"]["after"]
-    most_entries = _most(figures["samples"], "entries")
+    samples, connections = figures["samples"], figures["connections"]
     goals = [
-        _goal("RSS, last / middle third", _ratio(last["rss_mib"], middle["rss_mib"]), MEMORY_RATIO),
-        _goal("open files, last - middle third", _difference(last["fds"], middle["fds"]), SOME),
+        _goal("RSS, last / middle third", round(last["rss_mib"] / middle["rss_mib"], 4), MEMORY_RATIO),
         _goal(
-            "upstream connections, last - middle third",
-            _difference(last["upstream_connections"], middle["upstream_connections"]),
-            SOME,
+            "open files above rest, most, without the pool",
+            max(map(_own, samples)) - _own(before),
+            connections + SOME,
         ),
-        _goal("tasks, last - middle third", _difference(last["tasks"], middle["tasks"]), SOME),
+        _goal("upstream connections, most", _most(samples, "upstream_connections"), connections + SOME),
+        _goal("tasks, most", _most(samples, "tasks"), connections * TASKS_A_CLIENT),
         _goal("s until the upstream was idle", figures["upstream_idle_s"], 1.0),
-        # The pool keeps connections for a while; everything else must be gone.
-        _goal("open files left, without the pool", _difference(_own(after), _own(before)), 0),
-        _goal("tasks left", _difference(after["tasks"], before["tasks"]), 0),
+        _goal("open files left, without the pool", _own(after) - _own(before), 0),
+        _goal("upstream connections left in the pool", figures["pool_left"], 0),
+        _goal("tasks left", _more(after["tasks"], before["tasks"]), 0),
         _goal("flights left", after["flights"], 0),
-        _goal("cache entries, most", most_entries, figures["max_entries"]),
+        _goal("cache entries, most", _most(samples, "entries"), figures["max_entries"]),
         _goal("wrong answers", sum(figures["clients"]["faults"].values()), 0),
     ]
     return [goal for goal in goals if goal["value"] is not None]
@@ -62,6 +63,7 @@ def table(payload: Mapping[str, Any]) -> str:
     lines = [
         f"{clients['requests']:,} requests in {payload['seconds']:g} s, {payload['connections']} connections",
         *(f"  {what}: {_counts(clients[what])}" for what in ("answered", "cache", "left", "faults")),
+        f"  upstream: {_counts(payload['upstream'])}",
         "",
         " " * 26 + "".join(f"{label:>14}" for label, _ in rows),
     ]
@@ -70,7 +72,7 @@ def table(payload: Mapping[str, Any]) -> str:
     ]
     lines.append("")
     lines += [
-        f"  {goal['name']:<42}{goal['value']:>9g}  {goal['wanted']:<9}{'met' if goal['met'] else 'missed'}"
+        f"  {goal['name']:<48}{goal['value']:>9g}  {goal['wanted']:<9}{'met' if goal['met'] else 'missed'}"
         for goal in payload["goals"]
     ]
     for when, census in (payload["census"] or {}).items():
@@ -101,12 +103,8 @@ def _most(samples: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return max((sample[name] for sample in samples if sample[name] is not None), default=None)
 
 
-def _ratio(one: float | None, other: float | None) -> float | None:
-    return round(one / other, 4) if one is not None and other else None
-
-
-def _difference(one: float | None, other: float | None) -> float | None:
-    return round(one - other, 2) if one is not None and other is not None else None
+def _more(one: float | None, other: float | None) -> float | None:
+    return one - other if one is not None and other is not None else None
 
 
 def _counts(counts: Mapping[str, float], between: str = ", ") -> str:

@@ -59,7 +59,7 @@ class Watched:
         """What it uses now. Blocks for a few milliseconds; the sockets are without the one that asks."""
         memory = memory_mib(self.pid)
         sockets, fds = _open_files(self.pid)
-        told = json.loads(fetch(f"{self.upstream}/soak"))
+        told = self.at_upstream()
         return {
             "rss_mib": memory["rss"],
             "pss_mib": memory["pss"],
@@ -72,9 +72,10 @@ class Watched:
             **gauges(fetch(f"{self.url}/metrics").decode()),
         }
 
-    def upstream_running(self) -> int:
-        running: int = json.loads(fetch(f"{self.upstream}/soak"))["running"]
-        return running
+    def at_upstream(self) -> dict[str, int]:
+        """What the upstream counts: `asked`, `running`, `dropped`, `connections`."""
+        told: dict[str, int] = json.loads(fetch(f"{self.upstream}/soak"))
+        return told
 
     def census(self) -> dict[str, Any]:
         """Raises TimeoutError, at once killing a gateway that was started without the probe."""

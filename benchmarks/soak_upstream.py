@@ -3,9 +3,10 @@
     python -m benchmarks.soak_upstream PORT [--gap-ms MS]
 
 A completion starts 2 to 30 ms after it was asked for; a stream then comes three events at a time, `--gap-ms`
-apart. Every answer begins and ends with the tag of its request (`tag_of`), so that a client knows it for its
-own. `GET /soak` is one object: `asked` (completions so far), `running` (not yet answered whole), `dropped`
-(whose connection was lost before) and `connections` (open, without the one that asks).
+apart. One question in a hundred takes 3 s more: what is at work for nobody shows. Every answer begins and
+ends with the tag of its request (`tag_of`), so that a client knows it for its own. `GET /soak` is one object:
+`asked` (completions so far), `running` (not yet answered whole), `dropped` (whose connection was lost before)
+and `connections` (open, without the one that asks).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _FRAMES = [
     for number, frame in enumerate(FRAMES)
 ]
 _EVENTS_A_WRITE = 3
+_SLOW_ONE_IN = 100
+_SLOW_S = 3.0
 
 
 def tag_of(number: int) -> str:
@@ -68,21 +71,27 @@ class SoakUpstream(Upstream):
         SoakUpstream.running += 1
         at = request.find(_TAG_START)
         tag = request[at : at + _TAG_BYTES] if at >= 0 else _MARK
-        streamed = b'"stream":true' in request or b'"stream": true' in request
-        delay_s = (2 + zlib.crc32(tag) % 29) / 1000
-        begin = partial(self._go_on, tag, 0) if streamed else partial(self._whole, tag)
+        chance = zlib.crc32(tag)
+        slow = chance // 29 % _SLOW_ONE_IN == 0
+        delay_s = (2 + chance % 29) / 1000
+        if b'"stream":true' in request or b'"stream": true' in request:
+            gap_s = _SLOW_S * _EVENTS_A_WRITE / len(_FRAMES) if slow else self._gap_s
+            begin = partial(self._go_on, tag, 0, gap_s)
+        else:
+            delay_s += _SLOW_S if slow else 0.0
+            begin = partial(self._whole, tag)
         self._next = asyncio.get_running_loop().call_later(delay_s, begin)
 
     def _whole(self, tag: bytes) -> None:
         self._transport.write(_ANSWER.replace(_MARK, tag))
         self._end()
 
-    def _go_on(self, tag: bytes, number: int) -> None:
+    def _go_on(self, tag: bytes, number: int, gap_s: float) -> None:
         end = number + _EVENTS_A_WRITE
         frames = b"".join(_FRAMES[number:end]).replace(_MARK, tag)
         self._transport.write(frames if number else STREAM_HEAD + frames)
         if end < len(_FRAMES):
-            self._next = asyncio.get_running_loop().call_later(self._gap_s, self._go_on, tag, end)
+            self._next = asyncio.get_running_loop().call_later(gap_s, self._go_on, tag, end, gap_s)
         else:
             self._end()
 

@@ -14,76 +14,21 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.openapi_headers import HEADERS, OF_A_HIT, OF_EVERY_ANSWER, OF_GENERATION, OF_LIMITS, PARAMETERS
 from gateway.openapi_schemas import Schema, ref, schemas
 from gateway.settings import Settings
 from gateway.stats import DIMENSIONS, FORMATS
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
-EVENT_SCHEMA = "x-lockgate-event-schema"
-"""Of a media type: what each event of the stream holds. (OpenAPI has a field of its own from 3.2 on.)"""
+DONE = "[DONE]"
+"""The data of the last event, in OpenAI's older APIs."""
 
 _DESCRIPTION = """\
 OpenAI's and Anthropic's APIs, answered from a semantic cache, or by the model that fits the question.
 Response headers tell what was done, and why. A request's tenant is its API key; answers never cross from one
-tenant to another. All other paths under `/v1` are passed through to the backend for unknown models."""
-
-_HEADERS: Mapping[str, tuple[Schema, str]] = {
-    "x-request-id": ({"type": "string"}, "The client's own id where it is harmless, else a new one."),
-    "request-id": ({"type": "string"}, "The same, where Anthropic's clients look for it."),
-    "x-lockgate-cache": (
-        {"enum": ["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"]},
-        "Where the answer came from. `coalesced`: it shared the call of an equal request.",
-    ),
-    "x-lockgate-reason": ({"type": "string"}, "Why."),
-    "x-lockgate-entry": ({"type": "integer"}, "On a hit: the entry."),
-    "x-lockgate-similarity": (
-        {"type": "number", "minimum": -1, "maximum": 1},
-        "On a hit: the cosine of the question and the entry's.",
-    ),
-    "x-lockgate-confidence": (
-        {"type": "number", "minimum": 0, "maximum": 1},
-        "On a hit: how sure the policy is that the answer is right, where it can tell.",
-    ),
-    "age": ({"type": "integer", "minimum": 0}, "On a hit: the answer's age in seconds."),
-    "x-lockgate-route": ({"type": "string"}, "On generation: `small`, `large` or `direct`."),
-    "x-lockgate-route-reason": ({"type": "string"}, "Why."),
-    "x-lockgate-model": ({"type": "string"}, "The model that answers, by the backend's name for it."),
-    "x-lockgate-backend": ({"type": "string"}, "The backend that answers."),
-    "x-lockgate-attempts": ({"type": "string"}, "Who was asked, in order, and how each attempt ended."),
-    "x-lockgate-estimated": ({"enum": ["true"]}, "The count is an estimate from the lengths of the texts."),
-    "cache-status": ({"type": "string"}, "The same for standard tools (RFC 9211)."),
-    "server-timing": ({"type": "string"}, "Milliseconds by stage."),
-    "retry-after": ({"type": "string"}, "When to try again."),
-    "x-should-retry": ({"enum": ["true", "false"]}, "Whether the official clients should try again."),
-    "www-authenticate": ({"type": "string"}, "The scheme that is asked for."),
-}
-_LIMIT = "x-ratelimit-{what}-{of}"
-_HIT = ("x-lockgate-entry", "x-lockgate-similarity", "x-lockgate-confidence", "age")
-_OF_EVERY_ANSWER = ("x-request-id", "x-lockgate-cache", "x-lockgate-reason", "cache-status")
-_OF_GENERATION = (
-    "x-lockgate-route",
-    "x-lockgate-route-reason",
-    "x-lockgate-model",
-    "x-lockgate-backend",
-    "x-lockgate-attempts",
-    "server-timing",
-)
-
-_PARAMETERS: Mapping[str, tuple[Schema, str]] = {
-    "cache-control": (
-        {"type": "string", "examples": ["no-cache", "no-store", "max-age=60", "only-if-cached"]},
-        "Of RFC 9111: no-cache (generate, and keep the new answer), no-store (keep nothing), only-if-cached "
-        "(504 when there is no answer yet), max-age=SECONDS (no answer older than that).",
-    ),
-    "x-lockgate-route": ({"type": "string", "enum": ["small", "large"]}, "Pins the model of a route."),
-    "x-request-id": ({"type": "string"}, "The client's id for this request."),
-    "traceparent": ({"type": "string"}, "Passed to the backend (W3C Trace Context)."),
-    "anthropic-version": (
-        {"type": "string"},
-        "Passed to the backend. Models are listed in Anthropic's form.",
-    ),
-}
+tenant to another. Integers are written without a fraction: 1, not 1.0.
+All other paths under `/v1` are passed through to the backend for unknown models."""
 
 _OWN_ERRORS: Mapping[str, str] = {
     "400": "The request is wrong; the error names the field.",
@@ -140,11 +85,11 @@ def document(settings: Settings) -> dict[str, Any]:
         "components": {
             "schemas": schemas(),
             "headers": {
-                name: {"schema": schema, "description": said} for name, (schema, said) in _HEADERS.items()
+                name: {"schema": schema, "description": said} for name, (schema, said) in HEADERS.items()
             },
             "parameters": {
                 name: {"name": name, "in": "header", "schema": schema, "description": said}
-                for name, (schema, said) in _PARAMETERS.items()
+                for name, (schema, said) in PARAMETERS.items()
             },
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -191,17 +136,14 @@ def _api(
     """The path item of one API; `event` is what its streams hold."""
     content: dict[str, Any] = {JSON: {"schema": ref(answer)}}
     if event is not None:
-        content[EVENTS] = {
-            "schema": {"type": "string", "description": "Server-sent events, where `stream` is true."},
-            EVENT_SCHEMA: ref(event),
-        }
+        content[EVENTS] = {"schema": _event(event)}
     parameters = ["x-request-id", "traceparent"]
-    names = [*_OF_EVERY_ANSWER, *_OF_GENERATION]
+    names = [*OF_EVERY_ANSWER, *OF_GENERATION, *OF_LIMITS]
     if operation == "countMessageTokens":
         names.append("x-lockgate-estimated")
     else:
         parameters += ["cache-control", "x-lockgate-route"]
-        names += _HIT
+        names += OF_A_HIT
     if tag == "Anthropic":
         parameters.append("anthropic-version")
         names.append("request-id")
@@ -215,9 +157,22 @@ def _api(
             "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
             "responses": {
                 "200": {"description": summary, "headers": _headers(names), "content": content},
-                **_errors(error, _OWN_ERRORS, names),
+                **_errors(error, _OWN_ERRORS, [*names, "x-should-retry"]),
             },
         }
+    }
+
+
+def _event(name: str) -> Schema:
+    """Of each event of a stream: before 3.2, OpenAPI has no other place to say what a stream holds."""
+    data: list[Schema] = [{"contentMediaType": JSON, "contentSchema": ref(name)}]
+    if name in ("ChatCompletionChunk", "Completion"):
+        data.insert(0, {"const": DONE})
+    return {
+        "type": "object",
+        "description": "Each server-sent event, where `stream` is true.",
+        "properties": {"event": {"type": "string"}, "data": {"type": "string", "anyOf": data}},
+        "required": ["data"],
     }
 
 

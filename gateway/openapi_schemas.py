@@ -68,7 +68,7 @@ def _tidied(schema: Any, names: dict[str, str]) -> Any:
         return schema
     if "$ref" in schema:
         return ref(names[schema["$ref"].removeprefix(REF)])
-    tidied = {}
+    tidied: Schema = {}
     for key, value in schema.items():
         if key in ("properties", "$defs"):
             tidied[key] = {name: _tidied(one, names) for name, one in value.items()}
@@ -116,7 +116,7 @@ def _add_chat_rules(found: dict[str, Schema]) -> None:
 
 
 def _add_prompt_rules(found: dict[str, Schema]) -> None:
-    """All texts, all tokens or all lists of tokens. (That `best_of` is at least `n` is beyond JSON Schema.)"""
+    """All texts, all tokens or all lists of tokens. That `best_of` is at least `n` is beyond JSON Schema."""
     token = {"type": "integer", "minimum": LEAST_INT, "maximum": GREATEST_INT}
     kinds: list[Schema] = [_TEXT, token, {"type": "array", "items": token}]
     given = [_TEXT, *({"type": "array", "minItems": 1, "items": kind} for kind in kinds)]

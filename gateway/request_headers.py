@@ -72,9 +72,10 @@ class HeaderPolicy:
         return {name.decode(): headers[name].decode("latin-1") for name in self._variant if name in headers}
 
     def forwarded(self, headers: RequestHeaders, request_id: str) -> dict[str, str]:
-        """Those that go upstream, with the request's id."""
+        """Those that go upstream, with the request's id. A tab becomes a space: HTTP allows both in a value
+        (RFC 9110, section 5.5), but the client that sends it on does not."""
         kept = {
-            text: value.decode("latin-1")
+            text: value.decode("latin-1").replace("\t", " ")
             for name, value in headers.items()
             if upstream_may_see(text := name.decode("latin-1"), self._also)
         }

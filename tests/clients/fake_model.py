@@ -18,6 +18,10 @@ from tests.upstreams import Reply, stream_reply
 CITIES = ("Paris", "Rome", "Seoul")
 REASONING = "Which city?\nLet me think — 생각 중."
 JSON_ANSWER: dict[str, Any] = {"city": "Zürich", "inhabitants": 448_664}
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A PNG image in base64."""
+NOTE = 'a "quoted" 날씨'
+"""In every call of a tool: what JSON has to escape."""
 SIGNATURE = "c2lnbmVk/+=="
 
 PROMPT_TOKENS = 20
@@ -76,7 +80,7 @@ def say(prompt: Prompt) -> Said:
             ToolCall(
                 id=f"call_{city.lower()}",
                 name=prompt.tools[0],
-                arguments={"city": city, "note": 'a "quoted" 날씨'},
+                arguments={"city": city, "note": NOTE},
             )
             for city in CITIES
             if city in prompt.text

@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletionChunk
 from pydantic import BaseModel
 
 from tests.clients.fake_model import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
     JSON_ANSWER,
+    PIXEL,
     PROMPT_TOKENS,
     REASONING,
     described_image,
     echo,
 )
+from tests.clients.openai_chat import finish_of, streamed, text_of, user
 from tests.clients.stack import Stack
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-WEATHER: Any = {
-    "type": "function",
-    "function": {
-        "name": "weather",
-        "description": "Today's weather in a city",
-        "parameters": {
-            "type": "object",
-            "properties": {"city": {"type": "string"}},
-            "required": ["city"],
-        },
-    },
-}
-ARGUMENTS = {city: {"city": city, "note": 'a "quoted" 날씨'} for city in ("Paris", "Rome", "Seoul")}
 BACKENDS = ("gpt", "plain", "claude")
 """An OpenAI client gets the same of each."""
 
@@ -43,24 +30,6 @@ BACKENDS = ("gpt", "plain", "claude")
 class City(BaseModel):
     city: str
     inhabitants: int
-
-
-def user(content: Any) -> list[Any]:
-    return [{"role": "user", "content": content}]
-
-
-def streamed(client: openai.OpenAI, **asked: Any) -> tuple[list[ChatCompletionChunk], str]:
-    """(chunks, x-lockgate-cache)"""
-    raw = client.chat.completions.with_raw_response.create(stream=True, **asked)
-    return list(raw.parse()), raw.headers["x-lockgate-cache"]
-
-
-def text_of(chunks: Iterable[ChatCompletionChunk]) -> str:
-    return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
-
-
-def finish_of(chunks: Iterable[ChatCompletionChunk]) -> list[str]:
-    return [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason]
 
 
 @pytest.mark.parametrize("model", [*BACKENDS, "auto"])
@@ -145,63 +114,6 @@ def test_the_streaming_helper_accumulates_text(openai_client: openai.OpenAI, mod
 
 
 @pytest.mark.parametrize("model", BACKENDS)
-def test_parallel_tool_calls_come_whole(openai_client: openai.OpenAI, model: str) -> None:
-    for cache in ("miss", "hit-exact"):
-        raw = openai_client.chat.completions.with_raw_response.create(
-            model=model, messages=user("What is the weather in Paris and Rome?"), tools=[WEATHER]
-        )
-        assert raw.headers["x-lockgate-cache"] == cache
-        choice = raw.parse().choices[0]
-        assert choice.finish_reason == "tool_calls"
-        calls: list[Any] = choice.message.tool_calls or []
-        assert [call.id for call in calls] == ["call_paris", "call_rome"]
-        assert {call.function.name for call in calls} == {"weather"}
-        assert [json.loads(call.function.arguments) for call in calls] == [
-            ARGUMENTS["Paris"],
-            ARGUMENTS["Rome"],
-        ]
-
-
-@pytest.mark.parametrize("model", BACKENDS)
-def test_parallel_tool_calls_stream(openai_client: openai.OpenAI, model: str) -> None:
-    for cache in ("miss", "hit-exact"):
-        chunks, told = streamed(
-            openai_client,
-            model=model,
-            messages=user("The weather in Paris, Rome and Seoul?"),
-            tools=[WEATHER],
-        )
-        assert told == cache
-        calls: dict[int, dict[str, str]] = {}
-        for chunk in chunks:
-            for piece in chunk.choices[0].delta.tool_calls or ():
-                assert piece.function is not None
-                call = calls.setdefault(piece.index, {"id": "", "name": "", "arguments": ""})
-                call["id"] += piece.id or ""
-                call["name"] += piece.function.name or ""
-                call["arguments"] += piece.function.arguments or ""
-        assert [calls[i]["id"] for i in range(3)] == ["call_paris", "call_rome", "call_seoul"]
-        assert [calls[i]["name"] for i in range(3)] == ["weather"] * 3
-        assert [json.loads(calls[i]["arguments"]) for i in range(3)] == list(ARGUMENTS.values())
-        assert finish_of(chunks) == ["tool_calls"]
-
-
-@pytest.mark.parametrize("model", BACKENDS)
-def test_a_conversation_goes_on_with_the_results_of_tools(openai_client: openai.OpenAI, model: str) -> None:
-    messages = user("The weather in Rome and Seoul, now?")
-    answer = openai_client.chat.completions.create(model=model, messages=messages, tools=[WEATHER])
-    message: Any = answer.choices[0].message
-    results = [
-        {"role": "tool", "tool_call_id": call.id, "content": f"{n}°"}
-        for n, call in enumerate(message.tool_calls)
-    ]
-    history: list[Any] = [*messages, message, *results]
-    told = openai_client.chat.completions.create(model=model, messages=history, tools=[WEATHER])
-    assert told.choices[0].message.content == "call_rome says 0°; call_seoul says 1°"
-    assert told.choices[0].finish_reason == "stop"
-
-
-@pytest.mark.parametrize("model", BACKENDS)
 def test_an_image_reaches_the_model_and_makes_another_question(
     openai_client: openai.OpenAI, model: str
 ) -> None:
@@ -282,6 +194,43 @@ def test_what_a_claude_cannot_do_is_refused_and_named(openai_client: openai.Open
     with pytest.raises(openai.BadRequestError) as refused:
         openai_client.chat.completions.create(model="claude", messages=user("Two?"), n=2)
     assert refused.value.param == "n"
+
+
+@pytest.mark.parametrize("model", BACKENDS)
+def test_system_and_developer_messages_are_told(openai_client: openai.OpenAI, model: str) -> None:
+    for role in ("system", "developer"):
+        messages: Any = [{"role": role, "content": f"I am {role}."}, *user("Who are you?")]
+        answer = openai_client.chat.completions.create(model=model, messages=messages)
+        assert answer.choices[0].message.content == echo("Who are you?", f"I am {role}.")
+
+
+def test_a_route_takes_the_model_that_the_client_pins(openai_client: openai.OpenAI) -> None:
+    for tier, model in (("small", "gpt"), ("large", "claude")):
+        raw = openai_client.chat.completions.with_raw_response.create(
+            model="auto", messages=user(f"Pinned, {tier}?"), extra_headers={"x-lockgate-route": tier}
+        )
+        assert (raw.headers["x-lockgate-route"], raw.headers["x-lockgate-model"]) == (tier, model)
+        assert raw.parse().choices[0].message.content == echo(f"Pinned, {tier}?")
+
+
+async def test_equal_questions_at_once_are_one_call_upstream(stack: Stack) -> None:
+    before = len(stack.openai.received)
+    async with openai.AsyncOpenAI(base_url=stack.server.base_url, api_key="sk-many") as client:
+
+        async def ask(stream: bool) -> tuple[str, str]:
+            raw = await client.chat.completions.with_raw_response.create(
+                model="gpt", messages=user("All at once?"), stream=stream
+            )
+            answer: Any = raw.parse()
+            kind = raw.headers["x-lockgate-cache"]
+            if stream:
+                return text_of([chunk async for chunk in answer]), kind
+            return answer.choices[0].message.content, kind
+
+        told = await asyncio.gather(*(ask(stream=i % 2 == 0) for i in range(10)))
+    assert {text for text, _ in told} == {echo("All at once?")}
+    assert [kind for _, kind in told].count("miss") == 1
+    assert len(stack.openai.received) == before + 1
 
 
 def test_cache_control_is_obeyed(openai_client: openai.OpenAI) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import httpx
 import openai
@@ -11,14 +10,10 @@ import pytest
 
 from tests.clients.background import BackgroundUpstream
 from tests.clients.fake_model import echo
+from tests.clients.openai_chat import user
 from tests.clients.stack import CANCELLED_WITHIN_S, Stack
 
 BACKENDS = ("gpt", "plain", "claude")
-LEFT_STATUS = '"status":499'
-
-
-def user(text: str) -> list[Any]:
-    return [{"role": "user", "content": text}]
 
 
 def upstream_of(stack: Stack, model: str) -> BackgroundUpstream:

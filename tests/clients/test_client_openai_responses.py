@@ -13,6 +13,8 @@ from tests.clients.fake_model import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
     JSON_ANSWER,
+    NOTE,
+    PIXEL,
     PROMPT_TOKENS,
     REASONING,
     described_image,
@@ -22,7 +24,6 @@ from tests.clients.stack import CANCELLED_WITHIN_S, Stack
 
 BACKENDS = ("gpt", "plain", "claude")
 """Native; chat completions alone; messages alone."""
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WEATHER: Any = {
     "type": "function",
     "name": "weather",
@@ -30,7 +31,6 @@ WEATHER: Any = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     "strict": False,
 }
-NOTE = 'a "quoted" 날씨'
 
 
 class City(BaseModel):

@@ -8,6 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+import pytest
+
+from backends.sse import SseReader
 from policies.types import Api
 from tests.gateways import Running, running
 from tests.upstreams import DONE, FakeUpstream, Received, Reply, stream_reply
@@ -217,3 +221,46 @@ async def behind(
     }
     async with running(**{**own, **settings}) as test:
         yield test
+
+
+EACH_API = pytest.mark.parametrize("case", CASES, ids=lambda case: case.api)
+OF_OPENAI = pytest.mark.parametrize("case", [CHAT, COMPLETIONS, RESPONSES], ids=lambda case: case.api)
+
+
+async def ask(
+    test: Running, case: ApiCase, headers: Mapping[str, str] | None = None, **fields: Any
+) -> httpx.Response:
+    return await test.http.post(
+        case.path, json={**case.request, **fields}, headers={"authorization": "Bearer k", **(headers or {})}
+    )
+
+
+def error_of(case: ApiCase, response: httpx.Response) -> dict[str, Any]:
+    """The error in the shape of the API that was called."""
+    assert response.headers["content-type"] == "application/json"
+    body = response.json()
+    error: dict[str, Any] = body["error"]
+    if case.api == "messages":
+        assert body["type"] == "error"
+        assert set(error) >= {"type", "message"}
+    else:
+        assert "type" not in body
+        assert set(error) >= {"message", "type", "param", "code"}
+    return error
+
+
+def events_of(response: httpx.Response) -> list[tuple[str, Any]]:
+    """(name, JSON) of each event."""
+    return [
+        (event.name, json.loads(event.data) if event.data != b"[DONE]" else "[DONE]")
+        for event in SseReader().feed(response.content)
+        if event.data is not None
+    ]
+
+
+def said_in(test: Running, case: ApiCase, response: httpx.Response) -> str:
+    assembler = test.gateway.pipeline.generation.dialects.of(case.api).assembler()
+    for _, event in events_of(response):
+        if event != "[DONE]":
+            assembler.add(event)
+    return said(case, assembler.answer())
