@@ -110,10 +110,7 @@ class Pipeline:
         try:
             if request.stream and flight.stream:
                 return await _stream(request, flight, dialect, trace)
-            chunks = []
-            async with aclosing(flight.follow()) as following:
-                async for chunk in following:
-                    chunks.append(chunk)  # noqa: PERF401 - aclosing frees the work when the client leaves
+            chunks = await flight.whole()
             _note_shared(flight, trace)
         except BackendError as error:
             raise from_backend(error) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.metadata
 import os
 import socket
@@ -78,6 +79,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) 
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
     )
+    _relieve_the_collector()
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     announce("listening", f"http://{address}  (base_url for clients: http://{address}/v1)")
@@ -85,6 +87,14 @@ async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) 
         await uvicorn.Server(config).serve(sockets=[listener])
     finally:
         request_log.flush()
+
+
+def _relieve_the_collector() -> None:
+    """What is there at the start stays: the garbage collector need not look at it again, and under load it
+    need not run every few requests (measured: a third of a pass-through's CPU at 64 connections)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def announce(part: str, state: str) -> None:

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
@@ -130,6 +131,7 @@ class Trace(msgspec.Struct, kw_only=True):
                 return b"lockgate; fwd=bypass"
 
 
+@lru_cache(maxsize=4096)
 def _visible(text: str) -> bytes:
     """Header values are visible ASCII (RFC 9110, section 5.5); what is not is replaced."""
     if not (text.isascii() and text.isprintable()):
