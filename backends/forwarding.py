@@ -53,6 +53,9 @@ ANSWER_CHANGING_HEADERS = frozenset({"anthropic-beta", "anthropic-version", "ope
 """Headers that pick another behaviour of the API: part of who may share an answer."""
 
 
+_FORWARDERS_OWN = frozenset({"content-length", "host", "transfer-encoding", "x-request-id"})
+
+
 def client_may_see(name: str) -> bool:
     """Whether a header of an upstream's answer (lower-case name) is passed to the client."""
     return name in CLIENT_MAY_SEE_NAMES or name.startswith(CLIENT_PREFIXES)
@@ -71,11 +74,13 @@ def upstream_may_see(name: str, also: frozenset[str] = frozenset()) -> bool:
 
 
 def raw_upstream_headers(headers: Iterable[tuple[str, str]], also: frozenset[str]) -> list[tuple[str, str]]:
-    """What of a request passed through byte for byte goes upstream."""
+    """What of a request passed through byte for byte goes upstream (lower-case names). Its id is left out:
+    whoever forwards it gives it one. So is the length: only a body that is read to its end has it."""
     return [
         (name, value)
         for name, value in headers
-        if name in RAW_UPSTREAM or name.startswith(UPSTREAM_PREFIXES) or name in also
+        if (name in RAW_UPSTREAM or name.startswith(UPSTREAM_PREFIXES) or name in also)
+        and name not in _FORWARDERS_OWN
     ]
 
 

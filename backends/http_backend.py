@@ -126,6 +126,10 @@ class HttpBackend:
         """Passes a request through byte for byte: one attempt, whatever the status."""
         own = self._authorization(call.credential)
         headers = [*((name, value) for name, value in call.headers if name not in own), *own.items()]
+        try:
+            "".join(value for _, value in headers).encode()
+        except UnicodeEncodeError:
+            raise InvalidCall("a header of the request is not UTF-8", param=None) from None
         url = self._raw_url(call.path)
         if call.query:
             url += f"{'&' if '?' in url else '?'}{call.query}"

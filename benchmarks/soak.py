@@ -8,7 +8,7 @@ before its answer, or in the middle of it; half of those who leave do it with a 
 whole and that of its question. At the end all leave at once.
 
     python benchmarks/soak.py [--quick] [--seconds S] [--json]
-    python benchmarks/soak.py --census | --traced   (where growth comes from: objects by type, memory by line)
+    python benchmarks/soak.py --census | --traced   (where growth comes from: objects by type; memory by line)
 
 --json prints one object:
 - `clients`: `requests`, and how many were `answered`, what the `cache` said, how many `left` where, `faults`;

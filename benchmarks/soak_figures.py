@@ -11,7 +11,7 @@ Figures = dict[str, Any]
 MEMORY_RATIO = 1.02
 SOME = 8
 """Connections that are being closed while others come in their place."""
-TASKS_A_CLIENT = 6
+TASKS_A_CLIENT = 4
 
 
 def medians(samples: Sequence[Mapping[str, Any]]) -> list[Figures]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backends.errors import InvalidCall
@@ -18,6 +19,7 @@ from gateway.ledger import GenerationPosting, Ledger
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics
 from gateway.single_flight import Flight, SingleFlight, Solo
+from gateway.told_usage import ToldUsage
 from gateway.trace import NO_USAGE, Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.dialects import Dialects
@@ -162,7 +164,9 @@ class _Generating:
         self._dialect = generation.dialects.of(request.api)
         self._progress = Progress(on_begin=self._note_who_answers)
         self._began = 0.0
-        self._usage, self._cost_usd = NO_USAGE, 0.0
+        self._told: dict[str, ToldUsage] = {}
+        """Of answers that are translated, by the model's name."""
+        self._usage: Usage | None = None
 
     def chunks(self) -> AsyncGenerator[Chunk]:
         self._trace.attempts = self._progress.attempts
@@ -171,22 +175,18 @@ class _Generating:
         return self._generation.attempts.stream(candidates, self._progress)
 
     async def settle(self, chunks: Sequence[Chunk]) -> None:
-        answer = None
-        if self._decision.store and self._lookup.identity is not None:
-            answer = whole_answer(chunks, self._dialect)
-        usage = self._dialect.usage(answer) if answer is not None else self._usage_of(chunks)
-        self._account(usage or self._estimate(chunks))
-        if answer is not None and self._dialect.why_not_stored(answer) == "":
+        self._account(self._usage_of(chunks))
+        if not self._decision.store or self._lookup.identity is None:
+            return
+        answer = whole_answer(chunks, self._dialect)
+        if self._dialect.why_not_stored(answer) == "":
             trace = self._trace
             trace.stored = await self._generation.store(
                 self._request, self._lookup, answer, trace.model, trace.usage, trace.cost_usd
             )
 
     def abandon(self, chunks: Sequence[Chunk]) -> None:
-        if chunks:
-            self._account(self._usage_of(chunks) or self._estimate(chunks))
-        else:
-            self._account(NO_USAGE)
+        self._account(self._usage_of(chunks))
 
     def _candidate(self, model: Model) -> Candidate:
         request, client, dialects = self._request, self._client, self._generation.dialects
@@ -211,9 +211,24 @@ class _Generating:
             )
             if translator is None:
                 return backend.stream(call)
-            return dialects.translated(backend.stream(call), translator, request)
+            told = ToldUsage(dialects.of(translator.target))
+            return dialects.translated(self._heard(backend.stream(call), model, told), translator, request)
 
         return Candidate(model=model.upstream_name, backend=model.backend, open=open_)
+
+    async def _heard(
+        self, chunks: AsyncIterator[Chunk], model: Model, told: ToldUsage
+    ) -> AsyncGenerator[Chunk]:
+        """The chunks as they are. A translated stream tells usage at its end only, and a client may leave
+        before."""
+        try:
+            async for chunk in chunks:
+                told.add(chunk.events)
+                self._told[model.name] = told
+                yield chunk
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
     def _model(self) -> Model:
         """The one that answers; before any does, the one that was to."""
@@ -234,15 +249,16 @@ class _Generating:
         trace.model, trace.backend = model.upstream_name, model.backend.name
         trace.upstream_headers = self._progress.headers
 
-    def _usage_of(self, chunks: Sequence[Chunk]) -> Usage | None:
-        """What the upstream said last; None when it said nothing."""
-        if self._request.api == "messages" and not chunks[0].whole:  # its usage comes in two halves
-            return self._dialect.usage(whole_answer(chunks, self._dialect))
-        for chunk in reversed(chunks):
-            for event in reversed(chunk.events):
-                if (usage := self._dialect.usage(event)) is not None:
-                    return usage
-        return None
+    def _usage_of(self, chunks: Sequence[Chunk]) -> Usage:
+        """As the upstream told it last; estimated as far as it did not."""
+        told = self._told.get(self._model().name) or ToldUsage.of(chunks, self._dialect)
+        usage = told.usage
+        if usage is None:
+            return self._estimate(chunks) if chunks else NO_USAGE
+        if told.tells_output:
+            return usage
+        completion_tokens = max(usage.completion_tokens, self._estimate(chunks).completion_tokens)
+        return replace(usage, completion_tokens=completion_tokens, estimated=True)
 
     def _estimate(self, chunks: Sequence[Chunk]) -> Usage:
         """From the lengths of the texts, where the upstream does not say."""
@@ -253,16 +269,22 @@ class _Generating:
             estimated=True,
         )
 
-    def spent(self) -> tuple[Usage, float, str]:
-        return self._usage, self._cost_usd, self._model().upstream_name
+    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
+        model = self._model()
+        usage = self._usage or self._usage_of(chunks)
+        return usage, model.price.cost_usd(usage), model.upstream_name
 
     def _account(self, usage: Usage) -> None:
         """However the call ended: it may outlive the request that began it."""
         trace, model = self._trace, self._model()
-        self._usage, self._cost_usd = usage, model.price.cost_usd(usage)
-        trace.usage, trace.cost_usd = usage, self._cost_usd
+        self._usage = usage
+        trace.usage, trace.cost_usd = usage, model.price.cost_usd(usage)
         self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
         self._client.charge(usage.prompt_tokens + usage.completion_tokens, trace.cost_usd)
+        calls = Counter[str]()
+        for attempt in self._progress.attempts:
+            calls[attempt.model] += attempt.requests
+        attempts = calls.pop(model.upstream_name, 0)
         self._generation.ledger.generation(
             GenerationPosting(
                 tenant=trace.tenant,
@@ -273,7 +295,8 @@ class _Generating:
                 cache=self._decision.cache,
                 usage=usage,
                 cost_usd=trace.cost_usd,
-                attempts=self._progress.requests,
+                attempts=attempts,
+                elsewhere=tuple((+calls).items()),
             )
         )
 

@@ -21,6 +21,7 @@ REFRESH_EVERY_S = 2.0
 SWEEP_CHECK_S = 600.0
 MAX_NUMBER = 10**12
 MAX_USD = 10**6
+CLIENT_LEFT = 499
 _FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
 
 
@@ -28,8 +29,9 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A client's request that has ended, however it did.
 
     `without_usd`: what it would have cost without Lockgate, that is at the large model of its route and with
-    no cache. `saved_tokens`: of the answer, where it was served instead of generated. Times are seconds of
-    one core. `at` is Unix time, None for now.
+    no cache. `saved_tokens`: of the answer, where it was served instead of generated. `broken`: the answer
+    ended in an error after its status was sent. Times are seconds of one core. `at` is Unix time, None for
+    now.
     """
 
     tenant: str
@@ -39,6 +41,7 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     api: str
     cache: str
     status: int
+    broken: bool = False
     without_usd: float = 0.0
     saved_tokens: int = 0
     embed_s: float = 0.0
@@ -47,8 +50,9 @@ class RequestPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class GenerationPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An upstream call that has ended, however it did; `attempts` counts its retries too. Several requests
-    may have shared it, or none may have waited for its end."""
+    """An upstream call that has ended, however it did; `attempts` counts its retries too, and `elsewhere` how
+    many more were made at other models before, by model. Several requests may have shared it, or none may
+    have waited for its end."""
 
     tenant: str
     key: str = ""
@@ -59,6 +63,7 @@ class GenerationPosting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage
     cost_usd: float
     attempts: int = 1
+    elsewhere: tuple[tuple[str, int], ...] = ()
     at: float | None = None
 
 
@@ -111,10 +116,10 @@ class Ledger:
         embed_us = _whole(posting.embed_s * MICRO)
         verify_us = _whole(posting.verify_s * MICRO)
         with self._posting:
-            _, sums = self._row(posting)
+            _, sums = self._row(posting, posting.model)
             sums.requests += 1
-            sums.errors += posting.status >= 400 and posting.status != 499
-            sums.cancelled += posting.status == 499
+            sums.cancelled += (left := posting.status == CLIENT_LEFT)
+            sums.errors += not left and (posting.status >= 400 or posting.broken)
             sums.saved_tokens += _whole(posting.saved_tokens)
             sums.embed_us += embed_us
             sums.verify_us += verify_us
@@ -125,7 +130,9 @@ class Ledger:
         usage = posting.usage
         cost_picousd = _picousd(posting.cost_usd)
         with self._posting:
-            key, sums = self._row(posting)
+            for model, attempts in posting.elsewhere:
+                self._row(posting, model)[1].upstream_calls += _whole(attempts)
+            key, sums = self._row(posting, posting.model)
             sums.generations += 1
             sums.upstream_calls += _whole(posting.attempts)
             sums.estimated += usage.estimated
@@ -207,8 +214,8 @@ class Ledger:
                 self._closed = True
                 self._store.close()
 
-    def _row(self, posting: RequestPosting | GenerationPosting) -> tuple[LedgerKey, Sums]:
-        names = (posting.tenant, posting.key, posting.route, posting.model, posting.api, posting.cache)
+    def _row(self, posting: RequestPosting | GenerationPosting, model: str) -> tuple[LedgerKey, Sums]:
+        names = (posting.tenant, posting.key, posting.route, model, posting.api, posting.cache)
         day = self._day_of(self._clock() if posting.at is None else posting.at)
         row = self._rows.get(names)
         if row is not None and row[0].day == day:

@@ -35,10 +35,10 @@ class LedgerKey(NamedTuple):
 
 @dataclass(slots=True)
 class Sums:
-    """Whole numbers, all of them. `errors` have a status of 400 or more, 499 (the client left) apart, which
-    is `cancelled`. `upstream_calls` counts attempts, `estimated` the generations whose tokens are a guess.
-    Tokens up to `cache_write_tokens` were generated; `saved_tokens` were served instead of generated. The
-    last three are pico-USD."""
+    """Whole numbers, all of them. `errors` have a status of 400 or more, or broke off in the middle of a
+    stream; 499 (the client left) is none, but `cancelled`. `upstream_calls` counts attempts, `estimated` the
+    generations whose tokens are a guess. Tokens up to `cache_write_tokens` were generated; `saved_tokens`
+    were served instead of generated. The last three are pico-USD."""
 
     requests: int = 0
     errors: int = 0

@@ -23,7 +23,7 @@ from gateway.single_flight import Flight, Solo
 from gateway.trace import Trace
 from gateway.wire.chat_stream import without_usage
 from gateway.wire.dialect import Dialect
-from policies.types import Generate, Refuse, Request, ServeCached, Usage
+from policies.types import Answer, Generate, Refuse, Request, ServeCached, Usage
 
 Presence = Callable[[], AbstractAsyncContextManager[None]]
 """Cancels what runs inside when the client leaves."""
@@ -101,9 +101,9 @@ class Pipeline:
         )
         trace.age_s = max(0.0, now - answer.created_at)
         trace.route = trace.route_reason = trace.model = trace.backend = ""
-        trace.usage = Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
-        trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
         dialect = self.generation.dialects.of(request.api)
+        trace.usage = _usage_of(answer, dialect)
+        trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
         return _replay(request, dialect.renewed(answer.body, model=request.model, now=now), dialect)
 
     async def _follow(self, request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
@@ -111,7 +111,7 @@ class Pipeline:
             if request.stream and flight.stream:
                 return await _stream(request, flight, dialect, trace)
             chunks = await flight.whole()
-            _note_shared(flight, trace)
+            _note_spent(flight, trace)
         except BackendError as error:
             raise from_backend(error) from error
         if not request.stream and chunks[0].whole:
@@ -119,10 +119,20 @@ class Pipeline:
         return _replay(request, whole_answer(chunks, dialect), dialect)
 
 
-def _note_shared(flight: Flight | Solo, trace: Trace) -> None:
-    """What a follower of somebody else's call was spared."""
+def _note_spent(flight: Flight | Solo, trace: Trace) -> None:
+    """What the answer has taken by now; who follows somebody else's call was spared it."""
+    trace.usage, cost_usd, model = flight.spent()
     if not trace.led:
-        trace.usage, trace.saved_usd, trace.answer_model = flight.spent()
+        trace.saved_usd, trace.answer_model = cost_usd, model
+
+
+def _usage_of(answer: Answer, dialect: Dialect) -> Usage:
+    """As the answer tells it, with what came from the provider's prompt cache; else as it was estimated."""
+    counted = (answer.prompt_tokens, answer.completion_tokens)
+    told = dialect.usage(answer.body)
+    if told is not None and (told.prompt_tokens, told.completion_tokens) == counted:
+        return told
+    return Usage(prompt_tokens=answer.prompt_tokens, completion_tokens=answer.completion_tokens)
 
 
 def reference_price(target: Route | Model) -> Price:
@@ -153,14 +163,15 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
         if first.whole:  # a server may answer in one although it was asked for a stream
             async for _ in following:
                 pass
+            _note_spent(flight, trace)
             return _replay(request, dict(first.events[0]), dialect)
     except BaseException:
         await following.aclose()
         raise
 
     async def frames() -> AsyncGenerator[bytes]:
-        async with aclosing(following):
-            try:
+        try:
+            async with aclosing(following):
                 chunk = first
                 while True:
                     if not chunk.tells_usage or request.include_usage:
@@ -168,14 +179,15 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
                     elif rest := _without_usage(chunk, dialect):
                         yield rest
                     chunk = await anext(following)
-            except StopAsyncIteration:
-                _note_shared(flight, trace)
-                if dialect.end:
-                    yield dialect.end
-            except BackendError as error:
-                # The status is long sent: clients read an error event, and no mark of the end follows.
-                trace.error = str(error)
-                yield dialect.error_frame(from_backend(error))
+        except StopAsyncIteration:
+            if dialect.end:
+                yield dialect.end
+        except BackendError as error:
+            # The status is long sent: clients read an error event, and no mark of the end follows.
+            trace.error = str(error)
+            yield dialect.error_frame(from_backend(error))
+        finally:
+            _note_spent(flight, trace)  # of who leaves in the middle too
 
     return Reply(frames=frames())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
 
@@ -52,10 +54,11 @@ class RawEndpoint:
         client = self._edge.authenticator.identify(headers)
         trace.tenant, trace.key = client.tenant, client.key
         backend = forwarder(self._catalog.unknown)
-        if backend is None:
+        path = _path_below_v1(scope)
+        if backend is None or path is None:
             raise RequestError(
-                f"{scope['method']} {scope['path']}: not an API of this gateway, and server.unknown_models "
-                "names no backend to pass it to.",
+                f"{scope['method']} {scope['path']}: not an API of this gateway"
+                + (", and server.unknown_models names no backend to pass it to." if backend is None else "."),
                 status=404,
                 code="unknown_path",
             )
@@ -64,17 +67,16 @@ class RawEndpoint:
             trace.limits = admission.headers()
         trace.cache, trace.reason, trace.backend = "bypass", "passed through as it is", backend.name
         body = None if _has_no_body(scope["method"], headers) else StreamedBody(receive)
-        raw_path = scope.get("raw_path") or scope["path"].encode()
-        listed = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        listed = [(name.decode("latin-1"), _text(value)) for name, value in scope["headers"]]
+        sent = raw_upstream_headers(listed, self._edge.header_policy.also)
+        if body is not None and b"transfer-encoding" not in headers and b"content-length" in headers:
+            sent.append(("content-length", _text(headers[b"content-length"])))
         call = RawCall(
             method=scope["method"],
-            path=raw_path.decode("latin-1").removeprefix("/v1/"),
+            path=path,
             query=scope["query_string"].decode("latin-1"),
-            headers=[
-                *raw_upstream_headers(listed, self._edge.header_policy.also),
-                ("x-request-id", trace.request_id),
-            ],
-            body=None if body is None else aiter(body),
+            headers=[*sent, ("x-request-id", trace.request_id)],
+            body=None if body is None else _to_its_end(body),
             credential=client.credential,
         )
         async with cancelled_when_client_leaves(receive, body):
@@ -84,7 +86,7 @@ class RawEndpoint:
             except BackendError as error:
                 raise from_backend(error) from error
             trace.stages["upstream"] = time.perf_counter() - began
-            await _send_answer(answer, send, trace)
+            await send_answer(answer, send, trace)
 
 
 class ForwardingBackend(Backend, RawBackend):
@@ -96,13 +98,16 @@ def forwarder(backend: Backend | None) -> ForwardingBackend | None:
     return backend if hasattr(backend, "forward") else None  # type: ignore[return-value]
 
 
-async def _send_answer(answer: RawAnswer, send: Send, trace: Trace) -> None:
+async def send_answer(answer: RawAnswer, send: Send, trace: Trace) -> None:
+    """An upstream's answer as it is, with the headers that tell what was done."""
     try:
         trace.status = answer.status
-        started = [
-            *((name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers),
-            *trace.headers(),
+        kept = [
+            (name.encode("latin-1"), value.encode("utf-8", "surrogateescape"))
+            for name, value in answer.headers
+            if not (trace.limits and name.startswith("x-ratelimit-"))  # the client has limits of ours
         ]
+        started = [*kept, *trace.headers()]
         await send({"type": "http.response.start", "status": answer.status, "headers": started})
         try:
             await send_pieces(send, aiter(answer))
@@ -111,6 +116,28 @@ async def _send_answer(answer: RawAnswer, send: Send, trace: Trace) -> None:
             trace.error = str(error)
     finally:
         answer.close()
+
+
+def _path_below_v1(scope: Scope) -> str | None:
+    """What follows `/v1/`, as the client wrote it; None for a path that climbs out of it: our credential
+    must not reach what lies beside the upstream's API."""
+    raw: str = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    if not raw.startswith("/v1/") or not {".", ".."}.isdisjoint(unquote(raw).split("/")):
+        return None
+    return raw.removeprefix("/v1/")
+
+
+def _text(value: bytes) -> str:
+    """A header's value as the HTTP client takes it, whatever its bytes."""
+    return value.decode("utf-8", "surrogateescape")
+
+
+async def _to_its_end(body: StreamedBody) -> AsyncIterator[bytes]:
+    """What of a body came before its client left must not pass upstream for all of it."""
+    async for piece in body:
+        yield piece
+    if body.left:
+        raise ClientLeft
 
 
 def _has_no_body(method: str, headers: dict[bytes, bytes]) -> bool:

@@ -74,6 +74,7 @@ def _posting(trace: Trace) -> RequestPosting:
         api=trace.api,
         cache=trace.cache if trace.reason else "",
         status=trace.status,
+        broken=trace.error != "",
         without_usd=trace.reference.cost_usd(usage),
         saved_tokens=usage.prompt_tokens + usage.completion_tokens if served else 0,
         embed_s=trace.stages.get("embed", 0.0),

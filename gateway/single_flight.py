@@ -31,8 +31,8 @@ class Source(Protocol):
         """After any other end; `chunks` is what had come."""
         ...
 
-    def spent(self) -> tuple[Usage, float, str]:
-        """After the end: the tokens, their cost in USD, and the model that answered."""
+    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
+        """By now, `chunks` being what has come: the tokens, their cost in USD, and the model that answers."""
         ...
 
 
@@ -41,40 +41,42 @@ class Solo:
 
     def __init__(self, source: Source) -> None:
         self.stream = source.stream
-        self.spent = source.spent
         self._source = source
+        self._chunks: list[Chunk] = []
+
+    def spent(self) -> tuple[Usage, float, str]:
+        """By now: the tokens, their cost in USD, and the model that answers."""
+        return self._source.spent(self._chunks)
 
     async def follow(self) -> AsyncGenerator[Chunk]:
         """Its chunks, once. Raises what ended it, if it did not end cleanly."""
-        seen: list[Chunk] = []
         clean = False
         chunks = self._source.chunks()
         try:
             async for chunk in chunks:
-                seen.append(chunk)
+                self._chunks.append(chunk)
                 yield chunk
             clean = True
-            await self._source.settle(seen)
+            await self._source.settle(self._chunks)
         finally:
             await chunks.aclose()
             if not clean:
-                self._source.abandon(seen)
+                self._source.abandon(self._chunks)
 
     async def whole(self) -> list[Chunk]:
         """All its chunks, after settling."""
-        seen: list[Chunk] = []
         clean = False
         chunks = self._source.chunks()
         try:
             async for chunk in chunks:
-                seen.append(chunk)  # noqa: PERF401 - what had come is accounted for whatever happens
+                self._chunks.append(chunk)
             clean = True
-            await self._source.settle(seen)
+            await self._source.settle(self._chunks)
         finally:
             if not clean:
                 await chunks.aclose()
-                self._source.abandon(seen)
-        return seen
+                self._source.abandon(self._chunks)
+        return self._chunks
 
 
 class Flight:
@@ -86,7 +88,6 @@ class Flight:
 
     def __init__(self, source: Source) -> None:
         self.stream = source.stream
-        self.spent = source.spent
         self._source = source
         self._chunks: list[Chunk] = []
         self._news = asyncio.Event()
@@ -95,6 +96,10 @@ class Flight:
         self._followers = 0
         self._leaving = False
         self._task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
+
+    def spent(self) -> tuple[Usage, float, str]:
+        """By now: the tokens, their cost in USD, and the model that answers."""
+        return self._source.spent(self._chunks)
 
     @property
     def followers(self) -> int:

@@ -72,7 +72,7 @@ def test_memory_that_grows_is_found() -> None:
     [
         ({"fds": 120}, "open files above rest, most, without the pool"),
         ({"fds": 160, "upstream_connections": 80}, "upstream connections, most"),
-        ({"tasks": 400.0}, "tasks, most"),
+        ({"tasks": 260.0}, "tasks, most"),
     ],
 )
 def test_more_than_so_many_clients_need_is_found(grown: dict[str, float], name: str) -> None:

@@ -128,12 +128,8 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
     blocks: list[dict[str, Any]] = (
         [{"type": "text", "text": content}] if isinstance(content, str) else content
     )
-    images = []
-    for block in blocks:
-        if block["type"] == "image":
-            source = block["source"]
-            inline = source["type"] == "base64"
-            images.append(described_image(source["media_type"], source["data"]) if inline else source["url"])
+    given = [inner for block in blocks for inner in [block, *_within(block)]]
+    images = [_described(block["source"]) for block in given if block["type"] == "image"]
     return Prompt(
         model=body["model"],
         system=system if isinstance(system, str) else "".join(block["text"] for block in system),
@@ -150,8 +146,21 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
     )
 
 
+def _within(block: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The blocks of a tool's result."""
+    content = block.get("content") if block["type"] == "tool_result" else None
+    return content if isinstance(content, list) else []
+
+
+def _described(source: Mapping[str, Any]) -> str:
+    inline = source["type"] == "base64"
+    return described_image(source["media_type"], source["data"]) if inline else str(source["url"])
+
+
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+    if isinstance(content, str):
+        return content
+    return "".join(block["text"] for block in content if block["type"] == "text")
 
 
 def message_of(model: str, said: Said) -> dict[str, Any]:

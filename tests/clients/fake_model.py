@@ -68,11 +68,11 @@ class Said:
 
 
 def say(prompt: Prompt) -> Said:
-    """A tool's result is repeated; an image described; JSON given where it is asked for; the first tool
+    """What tools gave is repeated; an image described; JSON given where it is asked for; the first tool
     called for each city in a question for the weather; and any other question repeated."""
     thinks = prompt.wants_reasoning or prompt.model.endswith("-thinks")
     reasoning = REASONING if thinks else ""
-    if prompt.results:
+    if prompt.results and not prompt.images:
         told = "; ".join(f"{call_id} says {text}" for call_id, text in prompt.results)
         return Said(reasoning=reasoning, text=told)
     if prompt.tools and "weather" in prompt.text:

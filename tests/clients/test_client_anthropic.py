@@ -75,7 +75,7 @@ def test_what_anthropic_answers_comes_as_it_is(anthropic_client: anthropic.Anthr
 
 
 def test_what_the_client_asks_comes_to_anthropic_as_it_is(
-    anthropic_client: anthropic.Anthropic, stack: Stack
+    anthropic_client: anthropic.Anthropic, stack: Stack, key: str
 ) -> None:
     system: Any = [{"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     asked: Any = {
@@ -93,7 +93,7 @@ def test_what_the_client_asks_comes_to_anthropic_as_it_is(
     anthropic_client.messages.create(**asked, extra_headers={"anthropic-beta": "some-beta-2026-01-01"})
     assert stack.claude.last.json() == asked
     headers = stack.claude.last.headers
-    assert headers["x-api-key"] == "sk-ant-client"
+    assert headers["x-api-key"] == key
     assert headers["anthropic-beta"] == "some-beta-2026-01-01"
     assert headers["anthropic-version"] == anthropic_client.default_headers["anthropic-version"]
 
@@ -187,6 +187,24 @@ def test_system_blocks_and_images(anthropic_client: anthropic.Anthropic, model: 
     told = answer.content[0]
     assert json.dumps(told.text).count("Look ") == 1
     assert "well." in told.text
+
+
+@pytest.mark.parametrize("model", BACKENDS)
+def test_an_image_in_a_tools_result_reaches_the_model(
+    anthropic_client: anthropic.Anthropic, model: str
+) -> None:
+    call: Any = {"type": "tool_use", "id": "call_1", "name": "weather", "input": {}}
+    source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    content = [{"type": "text", "text": "See."}, {"type": "image", "source": source}]
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": content}
+    answer = anthropic_client.messages.create(
+        model=model,
+        max_tokens=300,
+        messages=[*user("A picture?"), {"role": "assistant", "content": [call]}, *user([result])],
+        tools=[WEATHER],
+    )
+    told: Any = answer.content[0]
+    assert described_image("image/png", PIXEL) in told.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

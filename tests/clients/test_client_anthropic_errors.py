@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.clients.stack import CANCELLED_WITHIN_S, Stack
+from tests.clients.stack import ARRIVES_WITHIN_S, CANCELLED_WITHIN_S, Stack
 
 BACKENDS = ("claude", "gpt", "plain")
 
@@ -102,7 +102,7 @@ async def test_cancelling_the_async_client_reaches_the_upstream(stack: Stack) ->
             client.messages.create(model="claude-hangs", max_tokens=300, messages=user("Whole and left?"))
         )
         await asyncio.to_thread(
-            stack.claude.until, lambda counted: len(counted.received) == asked + 1, CANCELLED_WITHIN_S
+            stack.claude.until, lambda counted: len(counted.received) == asked + 1, ARRIVES_WITHIN_S
         )
         asking.cancel()
         await asyncio.to_thread(

@@ -21,7 +21,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
     path.write_text('[backends.nobody]\nkind = "openai"\nbase_url = "http://127.0.0.1:9/v1"\n')
     with (
         serving(home, "--config", str(path)) as server,
-        openai.OpenAI(base_url=server.base_url, api_key="sk-client", max_retries=0) as opened,
+        openai.OpenAI(base_url=server.base_url, api_key="sk-embeddings", max_retries=0) as opened,
     ):
         yield opened
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from typing import Any
 
@@ -131,6 +132,23 @@ def test_an_image_reaches_the_model_and_makes_another_question(
     assert ask(linked) == (f"I see {linked}.", "hit-exact")
 
 
+def test_an_image_of_megabytes_comes_through(openai_client: openai.OpenAI) -> None:
+    data = base64.b64encode(bytes(5_000_000)).decode()
+    part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+    for model in ("gpt", "claude"):
+        answer = openai_client.chat.completions.create(model=model, messages=user([part]))
+        assert answer.choices[0].message.content == "I see image/png of 5000000 bytes."
+
+
+def test_a_pdf_reaches_a_claude(openai_client: openai.OpenAI, stack: Stack) -> None:
+    file = {"filename": "a.pdf", "file_data": f"data:application/pdf;base64,{PIXEL}"}
+    parts = [{"type": "text", "text": "Read it."}, {"type": "file", "file": file}]
+    openai_client.chat.completions.create(model="claude", messages=user(parts))
+    (message,) = stack.claude.last.json()["messages"]
+    source = {"type": "base64", "media_type": "application/pdf", "data": PIXEL}
+    assert message["content"][1] == {"type": "document", "source": source, "title": "a.pdf"}
+
+
 @pytest.mark.parametrize("model", BACKENDS)
 def test_json_by_a_schema_is_parsed_by_the_client(openai_client: openai.OpenAI, model: str) -> None:
     for _ in ("miss", "hit-exact"):
@@ -256,9 +274,11 @@ def test_one_clients_answers_are_not_anothers(openai_client: openai.OpenAI) -> N
     assert raw.headers["x-lockgate-cache"] == "miss"
 
 
-def test_the_clients_key_is_what_the_upstream_gets(openai_client: openai.OpenAI, stack: Stack) -> None:
+def test_the_clients_key_is_what_the_upstream_gets(
+    openai_client: openai.OpenAI, stack: Stack, key: str
+) -> None:
     openai_client.chat.completions.create(model="gpt", messages=user("Which key?"))
-    assert stack.openai.last.headers["authorization"] == "Bearer sk-client"
+    assert stack.openai.last.headers["authorization"] == f"Bearer {key}"
     openai_client.chat.completions.create(model="claude", messages=user("Which key?"))
-    assert stack.claude.last.headers["x-api-key"] == "sk-client"
+    assert stack.claude.last.headers["x-api-key"] == key
     assert "authorization" not in stack.claude.last.headers

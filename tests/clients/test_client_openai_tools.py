@@ -117,3 +117,12 @@ def test_the_choice_of_tools_is_told_to_a_claude(openai_client: openai.OpenAI, s
     assert sent("required", parallel_tool_calls=False) == {"type": "any", "disable_parallel_tool_use": True}
     assert sent("none") == {"type": "none"}
     assert sent({"type": "function", "function": {"name": "weather"}}) == {"type": "tool", "name": "weather"}
+
+
+def test_a_custom_tool_is_openais_alone(openai_client: openai.OpenAI, stack: Stack) -> None:
+    tools: Any = [{"type": "custom", "custom": {"name": "shell", "description": "A line of sh"}}]
+    openai_client.chat.completions.create(model="gpt", messages=user("Custom?"), tools=tools)
+    assert stack.openai.last.json()["tools"] == tools
+    with pytest.raises(openai.BadRequestError) as refused:
+        openai_client.chat.completions.create(model="claude", messages=user("Custom?"), tools=tools)
+    assert refused.value.param == "tools[0].type"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import hypothesis
 import pytest
-import schemathesis
-from hypothesis import HealthCheck
-from schemathesis.config import SchemathesisConfig
-from schemathesis.specs.openapi.checks import positive_data_acceptance, unsupported_method
 
-from gateway.openapi import document
-from gateway.settings import Settings
 from gateway.wire.completions import CompletionsDialect
 from gateway.wire.dialect import Dialect
 from gateway.wire.messages import MessagesDialect
@@ -28,8 +25,6 @@ from tests.upstreams import FakeUpstream, Received, Reply, answer_ok, stream_rep
 
 pytestmark = pytest.mark.model
 
-SEED = 20
-EXAMPLES = 25
 CONFIG = """
 [cache]
 store = "memory"
@@ -55,14 +50,31 @@ name = "claude"
 backend = "chat"
 name = "chat"
 """
-DOCUMENT = document(Settings())
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=SchemathesisConfig(seed=SEED))
-POSITIVE = schemathesis.openapi.from_dict(
-    DOCUMENT,
-    config=SchemathesisConfig.from_dict(
-        {"seed": SEED, "generation": {"mode": "positive"}, "phases": {"coverage": {"enabled": False}}}
-    ),
-)
+SCHEMATHESIS = """
+seed = 20
+[generation]
+database = "none"
+deterministic = true
+max-examples = {examples}
+mode = "{mode}"
+[phases]
+examples.enabled = false
+stateful.enabled = false
+coverage.enabled = {systematic}
+fuzzing.extra-data-sources.responses = false
+[checks]
+ignored_auth.enabled = false
+positive_data_acceptance.enabled = {accepted}
+[[operations]]
+# Other methods go upstream there, as on every path that is not the gateway's own.
+include-path-regex = "^/v1/models"
+checks.unsupported_method.enabled = false
+[[operations]]
+# A count is asked for with what a message is: the hundreds of systematic cases of the one are enough.
+include-path = "/v1/messages/count_tokens"
+phases.coverage.enabled = false
+"""
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -156,72 +168,36 @@ ANSWERS: Mapping[str, tuple[Dialect, Mapping[str, Any]]] = {
 }
 
 
-NATIVE = {"/v1/messages": "claude", "/v1/messages/count_tokens": "claude"}
-"""Who answers the API without a translation; else the model gpt does."""
-PASSED_THROUGH = ("/v1/models", "/v1/models/{id}")
-"""Paths whose other methods go upstream, like every path that is not the gateway's own."""
-TRANSPORT_HEADERS = {
-    "allow", "content-length", "content-type", "cache-control", "date", "transfer-encoding",
-}  # fmt: skip
-SETTINGS = hypothesis.settings(
-    max_examples=EXAMPLES,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+def test_every_request_is_answered_as_the_document_says(server: Server, tmp_path: Path) -> None:
+    run(server, tmp_path, SCHEMATHESIS.format(examples=20, mode="all", systematic="true", accepted="true"))
 
 
-@SCHEMA.parametrize()
-@SETTINGS
-def test_every_request_is_answered_as_the_document_says(case: schemathesis.Case, server: Server) -> None:
-    hypothesis.assume(not _breaks_a_rule_beyond_json_schema(case))
-    send(case, server, NATIVE.get(case.path, "gpt"))
-
-
-@POSITIVE.include(path_regex="/v1/(chat|completions|responses|messages)").parametrize()
-@SETTINGS
-def test_what_is_translated_for_a_chat_backend_is_answered_so_too(
-    case: schemathesis.Case, server: Server
-) -> None:
+def test_what_is_translated_for_a_chat_backend_is_answered_so_too(server: Server, tmp_path: Path) -> None:
     """What chat completions cannot express is refused, so not all that is valid is accepted."""
-    send(case, server, "chat", excluded=[positive_data_acceptance])
+    config = SCHEMATHESIS.format(examples=10, mode="positive", systematic="false", accepted="false")
+    run(
+        server,
+        tmp_path,
+        config,
+        "--include-path-regex",
+        "/v1/(chat|completions|responses|messages)",
+        MODEL="chat",
+    )
 
 
-def send(case: schemathesis.Case, server: Server, model: str, excluded: Sequence[Any] = ()) -> None:
-    """Sends the request, for `model` where it names any, and holds the answer to the document."""
-    if isinstance(case.body, dict):
-        case.body = _with_whole_integers(case.body)
-        if isinstance(asked := case.body.get("model"), str) and asked:
-            case.body["model"] = model
-    if case.path in PASSED_THROUGH:
-        excluded = [*excluded, unsupported_method]
-    response = case.call_and_validate(base_url=server.url, timeout=10, excluded_checks=[*excluded])
-    documented = DOCUMENT["paths"][case.path].get(case.method.lower())
-    if documented is not None:
-        said = documented["responses"][str(response.status_code)]
-        assert set(response.headers) <= {*said.get("headers", ()), *TRANSPORT_HEADERS}
-
-
-def _breaks_a_rule_beyond_json_schema(case: schemathesis.Case) -> bool:
-    """`best_of` is at least `n`; since, until and format need `by`; an empty header is none."""
-    if (case.headers or {}).get("x-lockgate-route") == "":
-        return True
-    if case.path == "/admin/stats":
-        return bool(case.query) and "by" not in case.query
-    body = case.body
-    if case.path != "/v1/completions" or not isinstance(body, dict):
-        return False
-    best_of, n = body.get("best_of"), body.get("n") or 1
-    return isinstance(best_of, int | float) and isinstance(n, int | float) and best_of < n
-
-
-def _with_whole_integers(value: Any) -> Any:
-    """JSON Schema takes 1.0 for an integer; the gateway does not."""
-    if isinstance(value, dict):
-        return {name: _with_whole_integers(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_with_whole_integers(one) for one in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
-        return int(value)
-    return value
+def run(server: Server, folder: Path, config: str, *options: str, **variables: str) -> None:
+    """Sends random requests, those that the document allows and others, and holds the answers to it."""
+    path = folder / "schemathesis.toml"
+    path.write_text(config)
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(path)),
+        *("run", f"{server.url}/openapi.json", "--no-color", *options),
+    ]
+    environment = {
+        **os.environ,
+        "SCHEMATHESIS_HOOKS": "tests.e2e.openapi_hooks",
+        "PYTHONPATH": str(ROOT),
+        **variables,
+    }
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

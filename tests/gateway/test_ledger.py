@@ -68,11 +68,26 @@ def test_a_request_and_its_generation_fill_one_row(ledger: Ledger) -> None:
     assert row.saving_usd == pytest.approx(0.01 - 0.001 - 0.000001)
 
 
+def test_attempts_at_a_model_that_failed_are_its_own(ledger: Ledger) -> None:
+    ledger.generation(generated(model="large", attempts=1, elsewhere=(("small", 2),), cost_usd=0.5))
+    rows = {row.name: row for row in ledger.by("model")}
+    assert {name: row.sums.upstream_calls for name, row in rows.items()} == {"small": 2, "large": 1}
+    assert {name: row.sums.generations for name, row in rows.items()} == {"small": 0, "large": 1}
+    assert rows["small"].cost_usd == 0.0
+
+
 def test_errors_and_clients_that_left_are_counted_apart(ledger: Ledger) -> None:
     for status in (200, 400, 499, 502):
         ledger.request(asked(status=status))
     sums = total(ledger)
     assert (sums.requests, sums.errors, sums.cancelled) == (4, 2, 1)
+
+
+def test_a_stream_that_broke_is_an_error_though_its_status_was_good(ledger: Ledger) -> None:
+    for status in (200, 499):
+        ledger.request(asked(status=status, broken=True))
+    sums = total(ledger)
+    assert (sums.errors, sums.cancelled) == (1, 1)
 
 
 def test_hits_are_the_requests_that_the_cache_answered(ledger: Ledger) -> None:

@@ -44,7 +44,7 @@ class FakeSource:
     def abandon(self, chunks: Sequence[Chunk]) -> None:
         self.abandoned.append(len(chunks))
 
-    def spent(self) -> tuple[Usage, float, str]:
+    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
         return Usage(), 0.0, "m"
 
 
