@@ -4,6 +4,7 @@ hop-by-hop headers (RFC 9110, section 7.6.1), the host, and all that nobody is k
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 UPSTREAM_MAY_SEE = frozenset(
     {
@@ -58,6 +59,13 @@ _FORWARDERS_OWN = frozenset({"content-length", "host", "transfer-encoding", "x-r
 def client_may_see(name: str) -> bool:
     """Whether a header of an upstream's answer (lower-case name) is passed to the client."""
     return name in CLIENT_MAY_SEE_NAMES or name.startswith(CLIENT_PREFIXES)
+
+
+@lru_cache(maxsize=1024)
+def shown_to_client(name: str) -> str:
+    """The lower-case name of a header that is passed to the client; "" for one that is not."""
+    lower = name.lower()
+    return lower if client_may_see(lower) else ""
 
 
 def upstream_may_see(name: str, also: frozenset[str] = frozenset()) -> bool:

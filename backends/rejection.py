@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ from backends.forwarding import client_may_see
 from policies.types import Api
 
 _REDACTED = "[redacted]"
+_NOTHING = r"(?!)"  # a pattern that no text has
 _LEAST_SECRET = 4  # shorter values cannot be told from ordinary text
 
 
@@ -22,17 +23,16 @@ class Redactor:
     Servers quote a refused key whole, or with its middle starred out ("sk-ab****yz"); both go.
     """
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = sorted({s for s in secrets if len(s) >= _LEAST_SECRET}, key=len, reverse=True)
-        self._pattern: re.Pattern[str] | None = None  # compiled on first use: most answers are no errors
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = secrets
+        self._pattern: re.Pattern[str] | None = None  # made on first use: most answers are no errors
 
     def text(self, text: str) -> str:
-        if not self._secrets:
-            return text
         if self._pattern is None:
-            forms = [re.escape(secret) for secret in self._secrets]
-            forms += [re.escape(secret[:_LEAST_SECRET]) + r"[\w-]*\*{2,}[\w*-]*" for secret in self._secrets]
-            self._pattern = re.compile("|".join(forms))
+            secrets = sorted({s for s in self._secrets if len(s) >= _LEAST_SECRET}, key=len, reverse=True)
+            forms = [re.escape(secret) for secret in secrets]
+            forms += [re.escape(secret[:_LEAST_SECRET]) + r"[\w-]*\*{2,}[\w*-]*" for secret in secrets]
+            self._pattern = re.compile("|".join(forms) or _NOTHING)
         return self._pattern.sub(_REDACTED, text)
 
     def json(self, value: Any) -> Any:

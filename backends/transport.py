@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Protocol, Self
 from urllib.parse import urlsplit
 
@@ -95,18 +95,19 @@ class AiohttpTransport:
         if self._closed:
             raise UpstreamUnreachable(f"{host_and_port(url)}: the connection pool is closed")
         session = self._session or self._opened()
-        address = yarl.URL(url, encoded=True)  # a path is passed on as the client wrote it
+        address = _address(url)
+        _connection_is_new.set(False)
         try:
             try:
                 response = await session.request(
-                    method, address, headers=headers, data=body, timeout=self._timeout, allow_redirects=False
+                    method, address, headers=headers, data=body, allow_redirects=False
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
                 # A server may close an idle connection just as it is used again: once more, at once.
-                if not _connection_reused.get() or not isinstance(body, bytes | None):
+                if _connection_is_new.get() or not isinstance(body, bytes | None):
                     raise
                 response = await session.request(
-                    method, address, headers=headers, data=body, timeout=self._timeout, allow_redirects=False
+                    method, address, headers=headers, data=body, allow_redirects=False
                 )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: aiohttp's errors carry the request's headers and whole URL.
@@ -125,6 +126,7 @@ class AiohttpTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 headers={"accept-encoding": "identity"},
+                timeout=self._timeout,
                 trust_env=self._trust_env,
                 # Gateways in front of models send long policy headers; aiohttp's own limit is 8 KiB.
                 max_line_size=32 * 1024,
@@ -133,26 +135,24 @@ class AiohttpTransport:
         return self._session
 
 
-# Whether the connection of the request under way in this context had served another one before.
-_connection_reused: ContextVar[bool] = ContextVar("connection_reused", default=False)
+# Whether the connection of the request under way in this context was made for it.
+_connection_is_new: ContextVar[bool] = ContextVar("connection_is_new", default=True)
 
 
 class _Connector(aiohttp.TCPConnector):
     """Tells new connections from reused ones (aiohttp's tracing would too, for 25 µs a request)."""
 
-    def __init__(self, *, limit: int) -> None:
-        super().__init__(limit=limit)
-        self._known: weakref.WeakSet[ResponseHandler] = weakref.WeakSet()
-
-    async def connect(
+    async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> aiohttp.connector.Connection:
-        _connection_reused.set(False)
-        connection = await super().connect(req, traces, timeout)
-        if connection.protocol is not None:
-            _connection_reused.set(connection.protocol in self._known)
-            self._known.add(connection.protocol)
-        return connection
+    ) -> ResponseHandler:
+        _connection_is_new.set(True)
+        return await super()._create_connection(req, traces, timeout)
+
+
+@lru_cache(maxsize=256)
+def _address(url: str) -> yarl.URL:
+    """As it is: a path is passed on as the client wrote it."""
+    return yarl.URL(url, encoded=True)
 
 
 class _AiohttpResponse:

@@ -169,6 +169,10 @@ class SemanticCache(Protocol):
         """The embedding space of this cache's vectors; None when it finds by exact key only."""
         ...
 
+    def at_hand(self, exact_key: bytes, now: float) -> Entry | None:
+        """As `find`, but only what is in memory: does no I/O and never fails."""
+        ...
+
     async def find(self, exact_key: bytes, now: float) -> Entry | None:
         """The unexpired entry under this key, noted as served. Callers must not change its body."""
         ...

@@ -80,6 +80,9 @@ class LocalSemanticCache:
             if on_progress is not None:
                 on_progress(done, total)
 
+    def at_hand(self, exact_key: bytes, now: float) -> Entry | None:
+        return self._served(self._hot.find(exact_key, now), now)
+
     async def find(self, exact_key: bytes, now: float) -> Entry | None:
         entry = self._hot.find(exact_key, now)
         if entry is None:

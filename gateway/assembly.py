@@ -33,8 +33,9 @@ from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.prices import FREE, PriceList, unknown_notice
-from gateway.recorder import Recorder
+from gateway.recorder import Recorder, RequestLine
 from gateway.request_headers import HeaderPolicy
+from gateway.request_log import silent
 from gateway.router_weights import read_weights, shipped
 from gateway.settings import (
     AnthropicBackendSettings,
@@ -93,14 +94,16 @@ async def assemble(
     *,
     backends: Mapping[str, Backend] | None = None,
     embedder: Embedder | None = None,
+    log: Callable[[RequestLine], None] = silent,
 ) -> Gateway:
     """Start every part. Raises EmbedderError, StoreError, EngineUnavailable or ConfigError, each with one
     line that says what to do; what had started is then closed again.
 
     `backends` that run already, by their names in the settings, and an `embedder` are used instead of
-    starting those of the settings. The backends stay their owner's to close.
+    starting those of the settings. The backends stay their owner's to close. `log` takes a line for each
+    request.
     """
-    starting = _Starting(settings, announce, backends or {}, embedder)
+    starting = _Starting(settings, announce, backends or {}, embedder, log)
     try:
         return await starting.gateway()
     except BaseException:
@@ -117,7 +120,9 @@ class _Starting:
         announce: Announce,
         running: Mapping[str, Backend],
         embedder: Embedder | None,
+        log: Callable[[RequestLine], None],
     ) -> None:
+        self._log_write = log
         self._running = running
         self._embedder = embedder
         self._settings = settings
@@ -187,7 +192,7 @@ class _Starting:
                 authenticator=Authenticator(
                     settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
                 ),
-                recorder=Recorder(self._metrics, ledger),
+                recorder=Recorder(self._metrics, ledger, self._log_write),
                 header_policy=HeaderPolicy(settings.server.forward_headers),
                 max_body_bytes=settings.server.max_body_bytes,
             ),

@@ -68,8 +68,9 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What has been tried so far, and who answers now. `listener` is told of the answer's start."""
+    """What has been tried so far, and who answers now. `on_begin` is called when an answer begins."""
 
+    on_begin: Callable[[], None] = lambda: None
     attempts: list[Attempt] = field(default_factory=list)
     answering: Candidate | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -110,6 +111,7 @@ class Attempts:
         begun = await self._begin(candidates, progress)
         progress.attempts.append(begun.attempt)
         progress.answering, progress.headers = begun.candidate, begun.headers
+        progress.on_begin()
         name = begun.candidate.backend.name
         breaker = self._resilience[name].breaker
         now = asyncio.get_running_loop().time

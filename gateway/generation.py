@@ -162,26 +162,17 @@ class _Generating:
         self._client = client
         self._trace = trace
         self._dialect = generation.dialects.of(request.api)
-        self._progress = Progress()
+        self._progress = Progress(on_begin=self._note_who_answers)
+        self._began = 0.0
         self._told: dict[str, ToldUsage] = {}
         """Of answers that are translated, by the model's name."""
         self._usage: Usage | None = None
 
-    async def chunks(self) -> AsyncGenerator[Chunk]:
-        trace, progress = self._trace, self._progress
-        trace.attempts = progress.attempts
+    def chunks(self) -> AsyncGenerator[Chunk]:
+        self._trace.attempts = self._progress.attempts
+        self._began = time.perf_counter()
         candidates = [self._candidate(model) for model in self._models]
-        began = time.perf_counter()
-        chunks = self._generation.attempts.stream(candidates, progress)
-        try:
-            first = await anext(chunks)
-            trace.stages["upstream"] = time.perf_counter() - began
-            self._note_who_answers()
-            yield first
-            async for chunk in chunks:
-                yield chunk
-        finally:
-            await chunks.aclose()
+        return self._generation.attempts.stream(candidates, self._progress)
 
     async def settle(self, chunks: Sequence[Chunk]) -> None:
         self._account(self._usage_of(chunks))
@@ -252,6 +243,7 @@ class _Generating:
 
     def _note_who_answers(self) -> None:
         trace, model = self._trace, self._model()
+        trace.stages["upstream"] = time.perf_counter() - self._began
         if model is not self._models[0]:
             trace.route_reason = f"{trace.route_reason}; fell back from {self._models[0].name}"
         trace.model, trace.backend = model.upstream_name, model.backend.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from types import TracebackType
 
 from starlette.types import Receive, Send
 
@@ -79,37 +79,54 @@ class StreamedBody:
                 yield body
 
 
-@asynccontextmanager
-async def cancelled_when_client_leaves(
-    receive: Receive, body: StreamedBody | None = None
-) -> AsyncIterator[None]:
-    """Cancels what runs inside when the client disconnects, and raises ClientLeft instead.
+WATCH_AFTER_S = 0.02
+
+
+class cancelled_when_client_leaves:  # noqa: N801 - used as `asyncio.timeout` is
+    """`async with`: cancels what runs inside when the client disconnects, and raises ClientLeft instead.
 
     The body must have been read, unless it is `body`. The idea is that of `asyncio.timeout`: the
-    cancellation we asked for is told from one asked by others through `Task.uncancel`.
+    cancellation we asked for is told from one asked by others through `Task.uncancel`. The watch begins
+    after `WATCH_AFTER_S`, for most answers are there sooner and a task is dear; a client that left before
+    is noticed then.
     """
-    task = asyncio.current_task()
-    assert task is not None
-    left = False
 
-    async def watch() -> None:
-        nonlocal left
-        if body is not None:
-            await body.read.wait()
-        while (await receive())["type"] != "http.disconnect":
+    __slots__ = ("_body", "_left", "_receive", "_task", "_timer", "_watcher")
+
+    def __init__(self, receive: Receive, body: StreamedBody | None = None) -> None:
+        self._receive = receive
+        self._body = body
+        self._left = False
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(WATCH_AFTER_S, self._watch)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            assert self._task is not None
+            left = self._left or (self._body is not None and self._body.left)
+            if left and self._task.uncancel() <= 0:
+                raise ClientLeft from None
+
+    def _watch(self) -> None:
+        self._watcher = asyncio.get_running_loop().create_task(self._until_it_leaves())
+
+    async def _until_it_leaves(self) -> None:
+        if self._body is not None:
+            await self._body.read.wait()
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        left = True
-        task.cancel()
-
-    watcher = asyncio.get_running_loop().create_task(watch())
-    try:
-        yield
-    except asyncio.CancelledError:
-        if (left or (body is not None and body.left)) and task.uncancel() <= 0:
-            raise ClientLeft from None
-        raise
-    finally:
-        watcher.cancel()
+        self._left = True
+        assert self._task is not None
+        self._task.cancel()
 
 
 async def send_body(send: Send, status: int, headers: Headers, body: bytes, content_type: bytes) -> None:

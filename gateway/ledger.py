@@ -95,8 +95,10 @@ class Ledger:
         self._limit = limit or RowLimit()
         # Held for the file, and longer than `_posting`, which is only ever held for microseconds.
         self._file = threading.Lock()
-        self._posting = threading.Condition(threading.Lock())
+        self._posting = threading.Lock()
+        self._posted = threading.Condition(self._posting)
         self._pending: dict[LedgerKey, Sums] = {}
+        self._rows: dict[tuple[str, ...], tuple[LedgerKey, Sums]] = {}  # of `_pending`, by what was posted
         self._closing = threading.Event()
         self._closed = False
         self._today = (-1, "")
@@ -184,7 +186,7 @@ class Ledger:
             if self._closed:
                 return
             with self._posting:
-                taken, self._pending = self._pending, {}
+                taken, self._pending, self._rows = self._pending, {}, {}
             try:
                 if taken:
                     self._store.add(taken.items())
@@ -192,7 +194,7 @@ class Ledger:
                 with self._posting:  # into the larger one, so that postings wait the less
                     for key, sums in self._pending.items():
                         taken.setdefault(key, Sums()).add(sums)
-                    self._pending = taken
+                    self._pending, self._rows = taken, {}
                 raise
             self._refresh()
 
@@ -201,7 +203,7 @@ class Ledger:
         worst for some seconds. Closing again does nothing."""
         with self._posting:
             self._closing.set()
-            self._posting.notify()
+            self._posted.notify()
         self._thread.join()
         try:
             self.flush()
@@ -213,24 +215,19 @@ class Ledger:
                 self._store.close()
 
     def _row(self, posting: RequestPosting | GenerationPosting, model: str) -> tuple[LedgerKey, Sums]:
+        names = (posting.tenant, posting.key, posting.route, model, posting.api, posting.cache)
         day = self._day_of(self._clock() if posting.at is None else posting.at)
-        key = self._limit.fold(
-            LedgerKey(
-                day,
-                posting.tenant,
-                posting.key,
-                posting.route,
-                model,
-                posting.api,
-                posting.cache,
-            )
-        )
+        row = self._rows.get(names)
+        if row is not None and row[0].day == day:
+            return row
+        key = self._limit.fold(LedgerKey(day, *names))
         sums = self._pending.get(key)
         if sums is None:
             if not self._pending:
-                self._posting.notify()
+                self._posted.notify()
             sums = self._pending[key] = Sums()
-        return key, sums
+        row = self._rows[names] = key, sums
+        return row
 
     def _day_of(self, at: float) -> str:
         number = int(at // 86_400)
@@ -269,7 +266,7 @@ class Ledger:
     def _work(self) -> None:
         while not self._closing.is_set():
             with self._posting:
-                self._posting.wait_for(lambda: self._pending or self._closing.is_set(), SWEEP_CHECK_S)
+                self._posted.wait_for(lambda: self._pending or self._closing.is_set(), SWEEP_CHECK_S)
             try:
                 self._closing.wait(FLUSH_EVERY_S)  # others come along: one transaction for all of them
                 self.flush()

@@ -74,18 +74,26 @@ class CacheLookup:
             and settings.policy.mode != "off"
         )
 
-    async def find(self, request: Request) -> tuple[bytes | None, Entry | None]:
-        """The exact key of a request, None when the cache is bypassed, and the entry under it."""
+    def exact_key(self, request: Request) -> bytes | None:
+        """None when the cache is bypassed."""
         if self.why_bypassed(request):
-            return None, None
-        key = exact_key(request, self._secret, self._sharing_tenant(request))
-        return key, None if request.cache.no_cache else await self._find(key, request)
+            return None
+        return exact_key(request, self._secret, self._sharing_tenant(request))
+
+    async def find(self, key: bytes, request: Request) -> Entry | None:
+        """The entry under the request's exact key."""
+        if self._cache is None or request.cache.no_cache:
+            return None
+        entry = self._cache.at_hand(key, self._clock())
+        if entry is None:
+            entry = await self._guarded(lambda cache: cache.find(key, self._clock()))
+        return entry if entry is not None and self._fresh(entry, request) else None
 
     async def decide(
         self, request: Request, key: bytes | None, dialect: Dialect, trace: Trace, *, routed: bool
     ) -> Lookup:
-        """For a request without an exact answer; `key` as `find` gave it. `routed`: a routing policy wants to
-        look at the question's embedding."""
+        """For a request without an exact answer; `key` as `exact_key` gave it. `routed`: a routing policy
+        wants to look at the question's embedding."""
         chat = dialect.chat_view(request.body)
         asked = asked_text(chat.get("messages") or ())
         if key is not None:
@@ -93,10 +101,6 @@ class CacheLookup:
         decision = _generate(request, "bypass", self.why_bypassed(request), store=False)
         encoded = await self._encode(asked, trace) if routed else None
         return Lookup(decision=decision, query=self._query(asked, encoded), chat=chat)
-
-    async def recheck(self, identity: Identity, request: Request) -> Entry | None:
-        """Another request may have stored the answer while this one was being embedded."""
-        return None if request.cache.no_cache else await self._find(identity.exact_key, request)
 
     async def _decide_near(
         self,
@@ -208,10 +212,6 @@ class CacheLookup:
             trace.shadow_entry_id = entry_id
             return None
         entry = await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
-        return entry if entry is not None and self._fresh(entry, request) else None
-
-    async def _find(self, key: bytes, request: Request) -> Entry | None:
-        entry = await self._guarded(lambda cache: cache.find(key, self._clock()))
         return entry if entry is not None and self._fresh(entry, request) else None
 
     async def _guarded(self, read: Callable[[SemanticCache], Awaitable[Entry | None]]) -> Entry | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -14,6 +12,7 @@ from prometheus_client import (
 )
 
 from backends.protocols import Load
+from gateway.counters import LoopCounter, LoopHistogram
 from gateway.trace import Trace
 from policies.types import Usage
 
@@ -33,34 +32,36 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self.requests = Counter(
+        self.requests = LoopCounter(
             "lockgate_requests_total",
             "Requests answered",
             ["route", "model", "cache", "status"],
-            registry=registry,
+            registry,
         )
-        self.request_seconds = Histogram(
+        self.request_seconds = LoopHistogram(
             "lockgate_request_seconds",
             "From the request's last byte to the answer's last byte",
             ["cache"],
-            buckets=_SECONDS,
-            registry=registry,
+            _SECONDS,
+            registry,
         )
-        self.stage_seconds = Histogram(
-            "lockgate_stage_seconds", "Time in one stage", ["stage"], buckets=_SECONDS, registry=registry
+        self.stage_seconds = LoopHistogram(
+            "lockgate_stage_seconds", "Time in one stage", ["stage"], _SECONDS, registry
         )
-        self.tokens = Counter(
-            "lockgate_tokens_total", "Tokens of generated answers", ["direction", "model"], registry=registry
+        self.tokens = LoopCounter(
+            "lockgate_tokens_total", "Tokens of generated answers", ["direction", "model"], registry
         )
-        self.cost_usd = Counter(
-            "lockgate_cost_usd_total", "Cost of generated answers", ["model"], registry=registry
+        self.cost_usd = LoopCounter(
+            "lockgate_cost_usd_total", "Cost of generated answers", ["model"], registry
         )
-        self.saved_usd = Counter(
-            "lockgate_saved_usd_total", "Cost of the answers served from the cache", registry=registry
+        self.saved_usd = LoopCounter(
+            "lockgate_saved_usd_total", "Cost of the answers served from the cache", [], registry
         )
-        self.saved_tokens = Counter(
-            "lockgate_saved_tokens_total", "Tokens of the answers served from the cache", registry=registry
+        self.saved_tokens = LoopCounter(
+            "lockgate_saved_tokens_total", "Tokens of the answers served from the cache", [], registry
         )
+        self.saved_usd.inc((), 0.0)
+        self.saved_tokens.inc((), 0.0)
         self.entries = Gauge("lockgate_cache_entries", "Entries in the answer store", registry=registry)
         self.shadow_hits = Counter(
             "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
@@ -95,37 +96,29 @@ class Metrics:
             "lockgate_backend_up", "1 when the last health check passed", ["backend"], registry=registry
         )
         self._models: set[str] = set()
-        self._children: dict[tuple[str, str, str, int], Any] = {}
 
     def record(self, trace: Trace) -> None:
         """Count a request that has ended."""
         model = self.model_label(trace.model)
-        key = (trace.route, model, trace.cache, trace.status)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = (
-                self.requests.labels(*key),
-                self.request_seconds.labels(trace.cache),
-            )
-        child[0].inc()
-        child[1].observe(trace.seconds())
+        self.requests.inc((trace.route, model, trace.cache, str(trace.status)))
+        self.request_seconds.observe((trace.cache,), trace.seconds())
         for stage, seconds in trace.stages.items():
-            self.stage_seconds.labels(stage).observe(seconds)
+            self.stage_seconds.observe((stage,), seconds)
         if trace.saved_usd:
-            self.saved_usd.inc(trace.saved_usd)
+            self.saved_usd.inc((), trace.saved_usd)
         if trace.truncated:
             self.truncated.inc()
         if trace.shadow_entry_id is not None:
             self.shadow_hits.inc()
         if trace.entry_id is not None:
-            self.saved_tokens.inc(trace.usage.prompt_tokens + trace.usage.completion_tokens)
+            self.saved_tokens.inc((), trace.usage.prompt_tokens + trace.usage.completion_tokens)
 
     def record_generation(self, model: str, usage: Usage, cost_usd: float) -> None:
         """Count what a model generated: once for each upstream call, whoever waited for it."""
         model = self.model_label(model)
-        self.tokens.labels("input", model).inc(usage.prompt_tokens)
-        self.tokens.labels("output", model).inc(usage.completion_tokens)
-        self.cost_usd.labels(model).inc(cost_usd)
+        self.tokens.inc(("input", model), usage.prompt_tokens)
+        self.tokens.inc(("output", model), usage.completion_tokens)
+        self.cost_usd.inc((model,), cost_usd)
 
     def job_started(self, *, wait_s: float, batch_size: int) -> None:
         self.batch_wait_seconds.observe(wait_s)

@@ -49,7 +49,8 @@ class Pipeline:
         """The reply to a request that has been answered before, if it is kept; and the request's exact key,
         for `answer_otherwise`. Raises RequestError for a model that nobody knows."""
         trace.reference = reference_price(self._catalog.find(request.model))
-        key, entry = await self._lookup.find(request)
+        key = self._lookup.exact_key(request)
+        entry = None if key is None else await self._lookup.find(key, request)
         if entry is None:
             return None, key
         return self._serve(request, entry, same_request(entry), trace), key
@@ -77,7 +78,8 @@ class Pipeline:
             case Generate() as decision:
                 trace.cache, trace.reason = decision.cache, decision.reason
         models = choose_models(target, request, lookup.chat, lookup.query, trace)
-        if lookup.identity and (entry := await self._lookup.recheck(lookup.identity, request)):
+        # Another request may have stored the answer while this one was being embedded.
+        if lookup.vector is not None and key and (entry := await self._lookup.find(key, request)):
             return self._serve(request, entry, same_request(entry), trace)
         # No await from here until the flight is followed: two equal requests cannot both lead.
         flight: Flight | Solo | None = self.generation.join(request, lookup)
@@ -108,10 +110,7 @@ class Pipeline:
         try:
             if request.stream and flight.stream:
                 return await _stream(request, flight, dialect, trace)
-            chunks = []
-            async with aclosing(flight.follow()) as following:
-                async for chunk in following:
-                    chunks.append(chunk)  # noqa: PERF401 - aclosing frees the work when the client leaves
+            chunks = await flight.whole()
             _note_spent(flight, trace)
         except BackendError as error:
             raise from_backend(error) from error

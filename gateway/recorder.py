@@ -1,10 +1,11 @@
-"""The end of every request: counted, and told in one structured log line."""
+"""The end of every request: counted, posted to the ledger, and told in one log line."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
-import structlog
+import msgspec
 
 from gateway.ledger import Ledger, RequestPosting
 from gateway.metrics import Metrics
@@ -13,68 +14,104 @@ from gateway.trace import Trace
 SERVED = ("hit-exact", "hit-semantic", "coalesced")
 
 
-class Recorder:
-    """Writes prompts and answers nowhere; a tenant appears as its hash."""
+class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """The log line of one request: no prompt, no answer, no key; a tenant appears as its hash. What is empty
+    or zero is left out."""
 
-    def __init__(self, metrics: Metrics, ledger: Ledger) -> None:
+    event: str
+    timestamp: datetime
+    level: str
+    request_id: str
+    tenant: str = ""
+    key: str | None = None
+    api: str = ""
+    status: int = 0
+    cache: str = ""
+    reason: str = ""
+    entry: int | None = None
+    similarity: float | None = None
+    asked_model: str = ""
+    route: str = ""
+    route_reason: str = ""
+    score: float | None = None
+    model: str = ""
+    backend: str = ""
+    stream: bool = False
+    stored: bool = False
+    truncated: bool = False
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost_usd: float = 0.0
+    saved_usd: float = 0.0
+    ms: float = 0.0
+    stages_ms: Mapping[str, float] = {}
+    attempts: Sequence[str] = ()
+    error: str = ""
+
+
+class Recorder:
+    """`write` takes the log lines."""
+
+    def __init__(self, metrics: Metrics, ledger: Ledger, write: Callable[[RequestLine], None]) -> None:
         self._metrics = metrics
         self._ledger = ledger
-        self._log = structlog.get_logger("lockgate")
+        self._write = write
 
     def record(self, trace: Trace) -> None:
         self._metrics.record(trace)
-        served = trace.cache in SERVED
-        self._ledger.request(
-            RequestPosting(
-                tenant=trace.tenant,
-                key=trace.key or "",
-                route=trace.route or ("cache" if served else ""),
-                model=trace.model or trace.answer_model,
-                api=trace.api,
-                cache=trace.cache if trace.reason else "",
-                status=trace.status,
-                broken=trace.error != "",
-                without_usd=trace.reference.cost_usd(trace.usage),
-                saved_tokens=trace.usage.prompt_tokens + trace.usage.completion_tokens if served else 0,
-                embed_s=trace.stages.get("embed", 0.0),
-                verify_s=trace.stages.get("verify", 0.0),
-            )
-        )
-        fields: dict[str, Any] = {
-            "request_id": trace.request_id,
-            "tenant": trace.tenant,
-            "key": trace.key,
-            "api": trace.api,
-            "status": trace.status,
-            "cache": trace.cache if trace.reason else "",
-            "reason": trace.reason,
-            "entry": trace.entry_id,
-            "similarity": _rounded(trace.similarity, 4),
-            "asked_model": trace.asked_model,
-            "route": trace.route,
-            "route_reason": trace.route_reason,
-            "score": _rounded(trace.score, 4),
-            "model": trace.model,
-            "backend": trace.backend,
-            "stream": trace.stream,
-            "stored": trace.stored,
-            "truncated": trace.truncated,
-            "prompt_tokens": trace.usage.prompt_tokens,
-            "completion_tokens": trace.usage.completion_tokens,
-            "cost_usd": trace.cost_usd,
-            "saved_usd": trace.saved_usd,
-            "ms": _rounded(trace.seconds() * 1000, 2),
-            "stages_ms": {name: _rounded(seconds * 1000, 2) for name, seconds in trace.stages.items()},
-            "attempts": [
-                f"{attempt} {attempt.model} {attempt.seconds * 1000:.0f} ms" for attempt in trace.attempts
-            ],
-            "error": trace.error,
-        }
-        kept = {
-            name: value for name, value in fields.items() if value not in (None, "", False, {}, [], 0, 0.0)
-        }
-        self._log.info("request", **kept)
+        self._ledger.request(_posting(trace))
+        self._write(_line(trace))
 
 
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
+def _posting(trace: Trace) -> RequestPosting:
+    served = trace.cache in SERVED
+    usage = trace.usage
+    return RequestPosting(
+        tenant=trace.tenant,
+        key=trace.key or "",
+        route=trace.route or ("cache" if served else ""),
+        model=trace.model or trace.answer_model,
+        api=trace.api,
+        cache=trace.cache if trace.reason else "",
+        status=trace.status,
+        broken=trace.error != "",
+        without_usd=trace.reference.cost_usd(usage),
+        saved_tokens=usage.prompt_tokens + usage.completion_tokens if served else 0,
+        embed_s=trace.stages.get("embed", 0.0),
+        verify_s=trace.stages.get("verify", 0.0),
+    )
+
+
+def _line(trace: Trace) -> RequestLine:
+    usage = trace.usage
+    return RequestLine(
+        event="request",
+        timestamp=datetime.now(UTC),
+        level="info",
+        request_id=trace.request_id,
+        tenant=trace.tenant,
+        key=trace.key,
+        api=trace.api,
+        status=trace.status,
+        cache=trace.cache if trace.reason else "",
+        reason=trace.reason,
+        entry=trace.entry_id,
+        similarity=None if trace.similarity is None else round(trace.similarity, 4),
+        asked_model=trace.asked_model,
+        route=trace.route,
+        route_reason=trace.route_reason,
+        score=None if trace.score is None else round(trace.score, 4),
+        model=trace.model,
+        backend=trace.backend,
+        stream=trace.stream,
+        stored=trace.stored,
+        truncated=trace.truncated,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        cost_usd=trace.cost_usd,
+        saved_usd=trace.saved_usd,
+        ms=round(trace.seconds() * 1000, 2),
+        stages_ms={name: round(seconds * 1000, 2) for name, seconds in trace.stages.items()},
+        attempts=[f"{one} {one.model} {one.seconds * 1000:.0f} ms" for one in trace.attempts],
+        error=trace.error,
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import cast
 
 from backends.forwarding import ANSWER_CHANGING_HEADERS, upstream_may_see
 from gateway.errors import RequestError
+from gateway.ids import random_hex
 from policies.types import CacheDirectives, Tier
 
 RequestHeaders = Mapping[bytes, bytes]
@@ -21,7 +22,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
 def request_id(headers: RequestHeaders) -> str:
     """The client's own id when it is harmless, so that its logs and ours meet; else a new one."""
     given = headers.get(b"x-request-id", b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid.uuid4().hex}"
+    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{random_hex()}"
 
 
 def declared_length(headers: RequestHeaders) -> int | None:
@@ -64,7 +65,12 @@ class HeaderPolicy:
 
     def __init__(self, also: Iterable[str] = ()) -> None:
         self._also = frozenset(name.lower() for name in also)
+        self._shown_upstream = lru_cache(maxsize=1024)(self._name_shown)
         self._variant = [name.encode() for name in sorted(ANSWER_CHANGING_HEADERS | self._also)]
+
+    def _name_shown(self, name: bytes) -> str:
+        text = name.decode("latin-1")
+        return text if upstream_may_see(text, self._also) else ""
 
     def variant(self, headers: RequestHeaders) -> dict[str, str]:
         """Those that pick another behaviour of the API, and so are part of who may share an answer: what the
@@ -75,9 +81,9 @@ class HeaderPolicy:
         """Those that go upstream, with the request's id. A tab becomes a space: HTTP allows both in a value
         (RFC 9110, section 5.5), but the client that sends it on does not."""
         kept = {
-            text: value.decode("latin-1").replace("\t", " ")
+            shown: value.decode("latin-1")
             for name, value in headers.items()
-            if upstream_may_see(text := name.decode("latin-1"), self._also)
+            if (shown := self._shown_upstream(name))
         }
         return {**kept, "x-request-id": request_id}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.metadata
 import os
 import socket
@@ -27,12 +28,13 @@ def run(config_path: Path | None, *, host: str | None, port: int | None, as_json
     """Serve until told to stop. Raises UserError for all that a user can mend."""
     from gateway import logs
 
-    logs.configure(as_json=as_json or not sys.stderr.isatty())
+    as_json = as_json or not sys.stderr.isatty()
+    logs.configure(as_json=as_json)
     try:
         settings = load(config_path)
         listener = listen(host or settings.server.host, settings.server.port if port is None else port)
         with listener, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, listener))
+            runner.run(_serve(settings, listener, as_json=as_json))
     except (ConfigError, EmbedderError, StoreError, EngineUnavailable, WeightsError, LedgerError) as error:
         raise UserError(str(error)) from None
     except KeyboardInterrupt:
@@ -57,14 +59,16 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _serve(settings: Settings, listener: socket.socket) -> None:
+async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) -> None:
     import uvicorn
 
     from gateway.app import build_app
     from gateway.assembly import assemble
+    from gateway.request_log import JsonRequestLog, console
 
     announce("lockgate", importlib.metadata.version("lockgate"))
-    gateway = await assemble(settings, announce)
+    request_log = JsonRequestLog(sys.stderr.buffer)
+    gateway = await assemble(settings, announce, log=request_log.write if as_json else console)
     config = uvicorn.Config(
         build_app(gateway),
         http="httptools",
@@ -75,10 +79,22 @@ async def _serve(settings: Settings, listener: socket.socket) -> None:
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
     )
+    _relieve_the_collector()
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     announce("listening", f"http://{address}  (base_url for clients: http://{address}/v1)")
-    await uvicorn.Server(config).serve(sockets=[listener])
+    try:
+        await uvicorn.Server(config).serve(sockets=[listener])
+    finally:
+        request_log.flush()
+
+
+def _relieve_the_collector() -> None:
+    """What is there at the start stays: the garbage collector need not look at it again, and under load it
+    need not run every few requests (measured: a third of a pass-through's CPU at 64 connections)."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def announce(part: str, state: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 from backends.errors import BackendError
@@ -61,6 +62,21 @@ class Solo:
             await chunks.aclose()
             if not clean:
                 self._source.abandon(self._chunks)
+
+    async def whole(self) -> list[Chunk]:
+        """All its chunks, after settling."""
+        clean = False
+        chunks = self._source.chunks()
+        try:
+            async for chunk in chunks:
+                self._chunks.append(chunk)
+            clean = True
+            await self._source.settle(self._chunks)
+        finally:
+            if not clean:
+                await chunks.aclose()
+                self._source.abandon(self._chunks)
+        return self._chunks
 
 
 class Flight:
@@ -141,6 +157,13 @@ class Flight:
             if self._followers == 0 and not self._finished:
                 self._leaving = True
                 self._task.cancel()
+
+    async def whole(self) -> list[Chunk]:
+        """All its chunks, once it has ended cleanly."""
+        async with aclosing(self.follow()) as following:
+            async for _ in following:
+                pass
+        return self._chunks
 
     def on_end(self, callback: Callable[[], None]) -> None:
         self._task.add_done_callback(lambda _: callback())

@@ -6,8 +6,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
+
+import msgspec
 
 from gateway.attempts import Attempt
 from gateway.prices import UNKNOWN, Price
@@ -17,12 +20,12 @@ Stage = Literal["embed", "search", "verify", "queue", "upstream"]
 
 
 NO_USAGE = Usage()
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 _NOT_VISIBLE = re.compile(r"[^ -~]")
 
 
-@dataclass(slots=True, kw_only=True)
-class Trace:
+class Trace(msgspec.Struct, kw_only=True):
     """Times are seconds; `started` is on the performance counter's clock. `answer_model` is whose answer was
     served where none was generated; `reference` what a token would have cost without Lockgate: at the large
     model of the route, and with no cache."""
@@ -33,9 +36,9 @@ class Trace:
     api: Api | Literal["raw"] = "chat"
     asked_model: str = ""
     stream: bool = False
-    started: float = field(default_factory=time.perf_counter)
+    started: float = msgspec.field(default_factory=time.perf_counter)
     ended: float = 0.0
-    stages: dict[Stage, float] = field(default_factory=dict)
+    stages: dict[Stage, float] = msgspec.field(default_factory=dict)
 
     cache: CacheStatus = "bypass"
     reason: str = ""
@@ -51,7 +54,7 @@ class Trace:
     model: str = ""
     backend: str = ""
     attempts: Sequence[Attempt] = ()
-    upstream_headers: Mapping[str, str] = field(default_factory=dict)
+    upstream_headers: Mapping[str, str] = NO_HEADERS
     limits: Sequence[tuple[bytes, bytes]] = ()
 
     status: int = 0
@@ -80,56 +83,57 @@ class Trace:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done, and why."""
-        pairs: list[tuple[str, str]] = [("x-request-id", self.request_id)]
+        request_id = self.request_id.encode()
+        pairs = [*self.limits, (b"x-request-id", request_id)]
         if self.api == "messages":
-            pairs.append(("request-id", self.request_id))  # where Anthropic's clients look for it
+            pairs.append((b"request-id", request_id))  # where Anthropic's clients look for it
         if self.reason:
-            pairs += [
-                ("x-lockgate-cache", self.cache),
-                ("x-lockgate-reason", self.reason),
-                ("cache-status", self._cache_status()),
-            ]
+            pairs += (
+                (b"x-lockgate-cache", self.cache.encode()),
+                (b"x-lockgate-reason", _visible(self.reason)),
+                (b"cache-status", self._cache_status()),
+            )
         if self.entry_id is not None:
-            pairs += [
-                ("x-lockgate-entry", str(self.entry_id)),
-                ("x-lockgate-similarity", f"{self.similarity:.4f}"),
-                ("age", str(int(self.age_s or 0))),
-            ]
+            pairs += (
+                (b"x-lockgate-entry", b"%d" % self.entry_id),
+                (b"x-lockgate-similarity", b"%.4f" % (self.similarity or 0.0)),
+                (b"age", b"%d" % (self.age_s or 0)),
+            )
             if self.confidence is not None:
-                pairs.append(("x-lockgate-confidence", f"{self.confidence:.4f}"))
+                pairs.append((b"x-lockgate-confidence", b"%.4f" % self.confidence))
         if self.route:
-            pairs += [
-                ("x-lockgate-route", self.route),
-                ("x-lockgate-route-reason", self.route_reason),
-                ("x-lockgate-model", self.model),
-                ("x-lockgate-backend", self.backend),
-            ]
+            pairs += (
+                (b"x-lockgate-route", self.route.encode()),
+                (b"x-lockgate-route-reason", _visible(self.route_reason)),
+                (b"x-lockgate-model", _visible(self.model)),
+                (b"x-lockgate-backend", _visible(self.backend)),
+            )
         if self.attempts:
-            pairs.append(("x-lockgate-attempts", ", ".join(map(str, self.attempts))))
+            pairs.append((b"x-lockgate-attempts", _visible(", ".join(map(str, self.attempts)))))
         if self.stages:
-            timing = ", ".join(f"{name};dur={seconds * 1000:.2f}" for name, seconds in self.stages.items())
-            pairs.append(("server-timing", timing))
-        if self.upstream_headers:
-            pairs += [
-                (name, value)
-                for name, value in self.upstream_headers.items()
-                if not (self.limits and name.startswith("x-ratelimit-"))
-            ]
-        return [*self.limits, *((name.encode(), _header_value(value)) for name, value in pairs)]
+            timing = ", ".join([f"{name};dur={s * 1000:.2f}" for name, s in self.stages.items()])
+            pairs.append((b"server-timing", timing.encode()))
+        for name, value in self.upstream_headers.items():
+            if not (self.limits and name.startswith("x-ratelimit-")):
+                pairs.append((name.encode(), _visible(value)))
+        return pairs
 
-    def _cache_status(self) -> str:
+    def _cache_status(self) -> bytes:
         """RFC 9211."""
         match self.cache:
             case "hit-exact" | "hit-semantic":
-                return f'lockgate; hit; detail="{self.cache}"'
+                return b'lockgate; hit; detail="%s"' % self.cache.encode()
             case "coalesced":
-                return "lockgate; fwd=uri-miss; collapsed"
+                return b"lockgate; fwd=uri-miss; collapsed"
             case "miss":
-                return "lockgate; fwd=uri-miss" + ("; stored" if self.stored else "")
+                return b"lockgate; fwd=uri-miss" + (b"; stored" if self.stored else b"")
             case "bypass":
-                return "lockgate; fwd=bypass"
+                return b"lockgate; fwd=bypass"
 
 
-def _header_value(text: str) -> bytes:
+@lru_cache(maxsize=4096)
+def _visible(text: str) -> bytes:
     """Header values are visible ASCII (RFC 9110, section 5.5); what is not is replaced."""
-    return _NOT_VISIBLE.sub("?", text).encode("ascii")
+    if not (text.isascii() and text.isprintable()):
+        text = _NOT_VISIBLE.sub("?", text)
+    return text.encode("ascii")

@@ -17,6 +17,7 @@ from embeddings.protocols import Encoding
 from gateway.app import build_app
 from gateway.assembly import Gateway, assemble
 from gateway.config import parse
+from gateway.request_log import console
 from policies.types import Api
 from tests.entries import unit_vector
 
@@ -158,7 +159,9 @@ async def running(**settings: Any) -> AsyncIterator[Running]:
     """`settings` replace whole tables of SETTINGS."""
     backend, embedder = FakeBackend(), FakeTopicEmbedder()
     read = parse({**SETTINGS, **settings}, {}, source="test")
-    gateway = await assemble(read, lambda part, state: None, backends={"fake": backend}, embedder=embedder)
+    gateway = await assemble(
+        read, lambda part, state: None, backends={"fake": backend}, embedder=embedder, log=console
+    )
     test = Running(gateway, backend, embedder)
     try:
         yield test

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gateway.ids import random_hex
 from gateway.wire.chat_stream import text_in
 from gateway.wire.dialect import Json
 from gateway.wire.response_object import flat_annotation, logprobs_of, response_object, status_of
@@ -65,7 +65,7 @@ class ResponseWriter:
         if self._head:
             return
         given = _NOT_AN_ID.sub("", str(event.get("id") or "").removeprefix("chatcmpl-"))
-        self._suffix = given or uuid.uuid4().hex
+        self._suffix = given or random_hex()
         self._head = {
             "id": f"resp_{self._suffix}",
             "created_at": event.get("created") or 0,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
 from gateway.errors import RequestError, openai_error_body
+from gateway.ids import random_hex
 from gateway.wire import chat, chat_stream
 from gateway.wire.dialect import Asked, Json
 from policies.types import Api, Usage
@@ -58,7 +58,7 @@ class ChatDialect:
         return ""
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
-        return {**answer, "id": f"chatcmpl-{uuid.uuid4().hex}", "created": int(now), "model": model}
+        return {**answer, "id": f"chatcmpl-{random_hex()}", "created": int(now), "model": model}
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         return chat_stream.as_chunks(answer, include_usage=include_usage)

@@ -5,10 +5,10 @@ Left out: citations, and what Anthropic's own tools did on the way.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from gateway.ids import random_hex
 from gateway.wire.dialect import Json
 from gateway.wire.messages_stream import MessageAssembler
 from gateway.wire.messages_tool_input import as_text
@@ -138,7 +138,7 @@ class MessageStreamAsChat:
 
 
 def _head(message: Json, created: int) -> dict[str, Any]:
-    name = str(message.get("id") or uuid.uuid4().hex).removeprefix("msg_")
+    name = str(message.get("id") or random_hex()).removeprefix("msg_")
     name = name if name.startswith("chatcmpl-") else f"chatcmpl-{name}"
     return {"id": name, "created": created, "model": message.get("model") or ""}
 

@@ -5,7 +5,6 @@ Field types and ranges: https://platform.openai.com/docs/api-reference/completio
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ import orjson
 from msgspec import Meta, Struct
 
 from gateway.errors import RequestError, openai_error_body
+from gateway.ids import random_hex
 from gateway.wire import chat_stream
 from gateway.wire.dialect import Asked, Json
 from gateway.wire.validation import checked, field_error
@@ -103,7 +103,7 @@ class CompletionsDialect:
         return ""
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
-        return {**answer, "id": f"cmpl-{uuid.uuid4().hex}", "created": int(now), "model": model}
+        return {**answer, "id": f"cmpl-{random_hex()}", "created": int(now), "model": model}
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         head = {name: value for name, value in answer.items() if name not in ("choices", "usage")}

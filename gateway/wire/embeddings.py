@@ -6,7 +6,6 @@ Field types and ranges: https://platform.openai.com/docs/api-reference/embedding
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -16,6 +15,7 @@ import orjson
 from msgspec import Meta, Struct
 
 from gateway.errors import RequestError, openai_error_body
+from gateway.ids import random_hex
 from gateway.wire import chat_stream
 from gateway.wire.dialect import Asked, Json
 from gateway.wire.validation import checked, field_error
@@ -80,7 +80,7 @@ class EmbeddingsDialect:
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
         """OpenAI's answers have no id and no time; some servers' have."""
-        fresh = {"id": f"embd-{uuid.uuid4().hex}", "created": int(now)}
+        fresh = {"id": f"embd-{random_hex()}", "created": int(now)}
         return {**answer, **{name: fresh[name] for name in fresh if name in answer}, "model": model}
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:

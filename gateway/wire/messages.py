@@ -5,11 +5,11 @@ API: https://platform.claude.com/docs/en/api/messages
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from typing import Any
 
 from gateway.errors import RequestError
+from gateway.ids import random_hex
 from gateway.wire import messages_errors, messages_stream, messages_view
 from gateway.wire.dialect import Asked, Json
 from gateway.wire.messages_fields import check_message_body
@@ -61,7 +61,7 @@ class MessagesDialect:
 
     def renewed(self, answer: Json, *, model: str, now: float) -> dict[str, Any]:
         """A message has no time of its own."""
-        return {**answer, "id": f"msg_{uuid.uuid4().hex}", "model": model}
+        return {**answer, "id": f"msg_{random_hex()}", "model": model}
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         """Usage is always there: Anthropic's clients cannot read a stream without."""

@@ -5,11 +5,11 @@ Blocks come in this order: thinking, text, tool calls.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.ids import random_hex
 from gateway.wire.dialect import Json
 from gateway.wire.messages_tool_input import as_input, is_whole
 from gateway.wire.messages_usage import messages_usage, stop_reason
@@ -168,7 +168,7 @@ class ChatStreamAsMessage:
 
 
 def _head(answer: Json) -> dict[str, Any]:
-    name = str(answer.get("id") or uuid.uuid4().hex).removeprefix("chatcmpl-")
+    name = str(answer.get("id") or random_hex()).removeprefix("chatcmpl-")
     name = name if name.startswith("msg_") else f"msg_{name}"
     return {"id": name, "type": "message", "role": "assistant", "model": answer.get("model") or ""}
 
@@ -187,7 +187,7 @@ def _thinking(message: Json) -> str:
 
 
 def _tool_use(call_id: Any, name: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call_id or f"toolu_{uuid.uuid4().hex}", "name": name or ""}
+    return {"type": "tool_use", "id": call_id or f"toolu_{random_hex()}", "name": name or ""}
 
 
 def _ending(choice: Json, asked: Json, *, calls_tools: bool, refuses: bool) -> dict[str, Any]:

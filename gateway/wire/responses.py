@@ -5,7 +5,6 @@ Field types and ranges: https://platform.openai.com/docs/api-reference/responses
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -13,6 +12,7 @@ import orjson
 from msgspec import Meta, Struct
 
 from gateway.errors import RequestError, openai_error_body
+from gateway.ids import random_hex
 from gateway.wire import responses_input, responses_stream
 from gateway.wire.chat_stream import tokens
 from gateway.wire.dialect import Asked, Json
@@ -231,7 +231,7 @@ class ResponsesDialect:
         if answer.get("completed_at") is not None:
             fresh["completed_at"] = int(now)
         if answer.get("store") is False:
-            fresh["id"] = f"resp_{uuid.uuid4().hex}"
+            fresh["id"] = f"resp_{random_hex()}"
         return fresh
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
