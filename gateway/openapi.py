@@ -91,6 +91,7 @@ def document(settings: Settings) -> dict[str, Any]:
                 name: {"name": name, "in": "header", "schema": schema, "description": said}
                 for name, (schema, said) in PARAMETERS.items()
             },
+            "responses": {**_api_errors("OpenAIError"), **_api_errors("AnthropicError", "request-id")},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -157,7 +158,7 @@ def _api(
             "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
             "responses": {
                 "200": {"description": summary, "headers": _headers(names), "content": content},
-                **_errors(error, _OWN_ERRORS, [*names, "x-should-retry"]),
+                **{status: {"$ref": f"#/components/responses/{error}{status}"} for status in _OWN_ERRORS},
             },
         }
     }
@@ -260,14 +261,20 @@ def _get(
     return {"get": got}
 
 
-def _errors(schema: str, statuses: Mapping[str, str], headers: Sequence[str] = ()) -> dict[str, Any]:
+def _api_errors(schema: str, *headers: str) -> dict[str, Any]:
+    """The errors that all operations of an API share, by names for `components.responses`."""
+    names = [*OF_EVERY_ANSWER, *OF_GENERATION, *OF_LIMITS, "x-should-retry", *headers]
     further = {"401": ["www-authenticate"], "429": ["retry-after"], "503": ["retry-after"]}
+    errors = _errors(schema, _OWN_ERRORS)
     return {
-        status: {
-            "description": said,
-            "headers": _headers([*headers, *further.get(status, ())]),
-            "content": {JSON: {"schema": ref(schema)}},
-        }
+        f"{schema}{status}": {**error, "headers": _headers([*names, *further.get(status, ())])}
+        for status, error in errors.items()
+    }
+
+
+def _errors(schema: str, statuses: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        status: {"description": said, "content": {JSON: {"schema": ref(schema)}}}
         for status, said in statuses.items()
     }
 

@@ -23,7 +23,7 @@ LEAST_INT, GREATEST_INT = -(2**63), 2**64 - 1
 
 def schemas() -> dict[str, Schema]:
     """All of them, by name, as `components.schemas` has them."""
-    blocks = {f"{kind}": fields for kind, fields in messages_fields._BLOCKS.items()}
+    blocks = messages_fields._BLOCKS
     found = {
         **_named("", ANSWERS),
         **_named("Chat", [chat._ChatFields], _ChatFields="Request"),
