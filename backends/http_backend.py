@@ -63,7 +63,7 @@ class HttpBackend:
         self._endpoint = endpoint
         self._timeouts = timeouts
         self._apis = apis
-        self._transport = transport or AiohttpTransport(connect_timeout_s=timeouts.connect_s)
+        self._transport = transport or AiohttpTransport(name, connect_timeout_s=timeouts.connect_s)
         self._urls = {api: endpoint.url(path) for api, path in self.paths.items()}
         self._running = 0
 
@@ -149,7 +149,7 @@ class HttpBackend:
 
     async def load(self) -> Load:
         """Counts the calls in flight through this backend; the server's own queue is not visible here."""
-        return Load(queued=0, running=self._running)
+        return Load(queued=0, running=self._running, connections=self._transport.connections)
 
     async def health(self) -> Health:
         """Asks for the list of models. A server that answers at all is ready, unless it is failing or

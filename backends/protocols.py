@@ -59,11 +59,13 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """`kv_usage` is the used share of the KV cache in [0, 1]; None where the engine does not tell."""
+    """`kv_usage` is the used share of the KV cache in [0, 1]; None where the engine does not tell.
+    `connections`: open ones to the server, idle ones included; 0 where there is no server."""
 
     queued: int
     running: int
     kv_usage: float | None = None
+    connections: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

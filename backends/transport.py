@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
@@ -64,15 +65,22 @@ class Transport(Protocol):
         self, method: str, url: str, headers: Headers, body: Body, idle_s: float
     ) -> UpstreamResponse: ...
 
+    @property
+    def connections(self) -> int:
+        """Open ones, in use or idle."""
+        ...
+
     async def aclose(self) -> None: ...
 
 
 class AiohttpTransport:
     """Transport over aiohttp. Keeps no cookies, does not decompress, and reads proxy settings from the
-    environment only when `trust_env` is set."""
+    environment only when `trust_env` is set. `upstream` is what messages call the server; without it, by
+    host and port."""
 
     def __init__(
         self,
+        upstream: str | None = None,
         *,
         connect_timeout_s: float = 10.0,
         max_connections: int = 1024,
@@ -81,8 +89,14 @@ class AiohttpTransport:
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
         self._max_connections = max_connections
         self._trust_env = trust_env
+        self._upstream = upstream
         self._session: aiohttp.ClientSession | None = None
+        self._connector: _Connector | None = None
         self._closed = False
+
+    @property
+    def connections(self) -> int:
+        return 0 if self._connector is None else self._connector.open_connections
 
     async def aclose(self) -> None:
         self._closed = True
@@ -93,7 +107,7 @@ class AiohttpTransport:
         self, method: str, url: str, headers: Headers, body: Body, idle_s: float
     ) -> UpstreamResponse:
         if self._closed:
-            raise UpstreamUnreachable(f"{host_and_port(url)}: the connection pool is closed")
+            raise UpstreamUnreachable(f"{self._where(url)}: the connection pool is closed")
         session = self._session or self._opened()
         address = _address(url)
         _connection_is_new.set(False)
@@ -111,18 +125,22 @@ class AiohttpTransport:
                 )
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: aiohttp's errors carry the request's headers and whole URL.
-            raise _request_error(error, host_and_port(url)) from None
+            raise _request_error(error, self._where(url)) from None
         connection = response.connection
         if connection is not None and connection.protocol is not None:
             connection.protocol.read_timeout = idle_s
             connection.protocol.start_timeout()
-        return _AiohttpResponse(response, url, idle_s)
+        return _AiohttpResponse(response, self._where(url), idle_s)
+
+    def _where(self, url: str) -> str:
+        return self._upstream or host_and_port(url)
 
     def _opened(self) -> aiohttp.ClientSession:
         """The session, made on first use because it belongs to the running loop."""
         if self._session is None:
+            self._connector = _Connector(limit=self._max_connections)
             self._session = aiohttp.ClientSession(
-                connector=_Connector(limit=self._max_connections),
+                connector=self._connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 headers={"accept-encoding": "identity"},
@@ -140,13 +158,24 @@ _connection_is_new: ContextVar[bool] = ContextVar("connection_is_new", default=T
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Tells new connections from reused ones (aiohttp's tracing would too, for 25 µs a request)."""
+    """Tells new connections from reused ones (aiohttp's tracing would too, for 25 µs a request), and counts
+    those that are open."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._made: weakref.WeakSet[ResponseHandler] = weakref.WeakSet()
+
+    @property
+    def open_connections(self) -> int:
+        return sum(protocol.connected for protocol in self._made)
 
     async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> ResponseHandler:
         _connection_is_new.set(True)
-        return await super()._create_connection(req, traces, timeout)
+        protocol = await super()._create_connection(req, traces, timeout)
+        self._made.add(protocol)
+        return protocol
 
 
 @lru_cache(maxsize=256)
@@ -158,11 +187,11 @@ def _address(url: str) -> yarl.URL:
 class _AiohttpResponse:
     """An iterator by hand: an async generator left early would be closed at the collector's leisure."""
 
-    __slots__ = ("_idle_s", "_overdue", "_response", "_url")
+    __slots__ = ("_idle_s", "_overdue", "_response", "_where")
 
-    def __init__(self, response: aiohttp.ClientResponse, url: str, idle_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, where: str, idle_s: float) -> None:
         self._response = response
-        self._url = url
+        self._where = where
         self._idle_s = idle_s
         self._overdue = False
 
@@ -182,14 +211,12 @@ class _AiohttpResponse:
             data = await self._response.content.readany()
         except TimeoutError:
             self.close()
-            where = host_and_port(self._url)
-            raise UpstreamTimeout(f"{where} sent nothing for {self._idle_s:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
+            raise UpstreamTimeout(f"{self._where} sent nothing for {self._idle_s:g} s") from None
+        except (aiohttp.ClientError, OSError):
             self.close()
-            where = host_and_port(self._url)
             if self._overdue:
-                raise UpstreamTimeout(f"{where} did not end its answer in time") from None
-            raise UpstreamCut(f"{where} broke off its answer ({type(error).__name__})") from None
+                raise UpstreamTimeout(f"{self._where} did not end its answer in time") from None
+            raise UpstreamCut(f"{self._where} broke off its answer") from None
         if not data:
             raise StopAsyncIteration
         return data
@@ -233,4 +260,4 @@ def _request_error(error: Exception, where: str) -> BackendError:
         return UpstreamInvalid(f"{where} answered something that is not HTTP")
     if isinstance(error, ValueError):
         return UpstreamInvalid(f"the request to {where} has a URL or header that cannot be sent")
-    return UpstreamUnreachable(f"{where} closed the connection before answering ({type(error).__name__})")
+    return UpstreamUnreachable(f"{where} closed the connection before answering")

@@ -23,7 +23,7 @@ from gateway.assembly import Gateway
 from gateway.count_endpoint import CountTokensEndpoint
 from gateway.errors import RequestError, openai_error_body
 from gateway.metrics import CONTENT_TYPE
-from gateway.models_endpoint import ModelsEndpoint
+from gateway.models_endpoint import ModelsEndpoint, id_headers
 from gateway.openapi import OpenApiEndpoint
 from gateway.raw_endpoint import RawEndpoint
 from gateway.stats import figures, ledger_page
@@ -124,9 +124,13 @@ class Endpoints:
         return json_response(body, 200 if some_ready else 503)
 
     async def metrics(self, _: Request) -> Response:
-        await self._gateway.health.backends()
-        self._gateway.metrics.entries.set(await self._gateway.entries())
-        return Response(self._gateway.metrics.render(), media_type=CONTENT_TYPE)
+        gateway, metrics = self._gateway, self._gateway.metrics
+        await gateway.health.backends()
+        await gateway.health.note_loads()
+        metrics.entries.set(await gateway.entries())
+        metrics.flights.set(len(gateway.pipeline.generation.flights))
+        metrics.tasks.set(len(asyncio.all_tasks()))
+        return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     async def stats(self, request: Request) -> Response:
         self._require_admin(request)
@@ -172,8 +176,10 @@ def json_response(body: object, status: int = 200) -> Response:
 async def request_error(request: Request, error: Exception) -> Response:
     """In the shape of the API that was called."""
     assert isinstance(error, RequestError)
-    shape = messages_error_body if request.url.path.startswith("/v1/messages") else openai_error_body
-    return Response(shape(error), error.status, error.headers, media_type="application/json")
+    messages = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+    shape = messages_error_body if messages else openai_error_body
+    headers = {**error.headers, **id_headers(request)}
+    return Response(shape(error), error.status, headers, media_type="application/json")
 
 
 async def http_error(request: Request, error: Exception) -> Response:

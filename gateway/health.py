@@ -36,6 +36,12 @@ class HealthBoard:
             }
         return {name: check.result() for name, check in checks.items()}
 
+    async def note_loads(self) -> None:
+        """Set the gauges of what each backend is at."""
+        for name, backend in self._backends.items():
+            load = await backend.load()
+            self._metrics.upstream_connections.labels(name).set(load.connections)
+
     async def _check(self, name: str, backend: Backend) -> Health:
         known = self._known.get(name)
         # One that is down is asked each time: recovery must show at once.

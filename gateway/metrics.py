@@ -95,6 +95,16 @@ class Metrics:
         self.backend_up = Gauge(
             "lockgate_backend_up", "1 when the last health check passed", ["backend"], registry=registry
         )
+        self.upstream_connections = Gauge(
+            "lockgate_upstream_connections",
+            "Open connections to a backend, idle ones included",
+            ["backend"],
+            registry=registry,
+        )
+        self.flights = Gauge(
+            "lockgate_flights", "Upstream calls that equal requests may share now", registry=registry
+        )
+        self.tasks = Gauge("lockgate_tasks", "asyncio tasks, that of the scrape included", registry=registry)
         self._models: set[str] = set()
 
     def record(self, trace: Trace) -> None:

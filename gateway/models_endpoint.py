@@ -35,17 +35,19 @@ class ModelsEndpoint:
     async def listed(self, request: Request) -> Response:
         rows = await self._rows(request)
         if not _from_anthropic(request):
-            return _json({"object": "list", "data": [_in_openais_form(row) for row in rows.values()]})
+            return _json(
+                {"object": "list", "data": [_in_openais_form(row) for row in rows.values()]}, request
+            )
         data = [_in_anthropics_form(row) for row in rows.values()]
         ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
-        return _json({"data": data, "has_more": False, "first_id": None, "last_id": None, **ends})
+        return _json({"data": data, "has_more": False, "first_id": None, "last_id": None, **ends}, request)
 
     async def one(self, request: Request) -> Response:
         name = request.path_params["name"]
         row = (await self._rows(request)).get(name)
         if row is None:
             raise RequestError(f"The model '{name}' does not exist.", status=404, code="model_not_found")
-        return _json(_in_anthropics_form(row) if _from_anthropic(request) else _in_openais_form(row))
+        return _json(_in_anthropics_form(row) if _from_anthropic(request) else _in_openais_form(row), request)
 
     async def _rows(self, request: Request) -> dict[str, dict[str, Any]]:
         headers = dict(request.scope["headers"])
@@ -61,7 +63,7 @@ class ModelsEndpoint:
             method="GET",
             path="models",
             query=request.url.query,
-            headers=[*self._edge.header_policy.forwarded(headers, request_id(headers)).items()],
+            headers=[*self._edge.header_policy.forwarded(headers, id_of(request)).items()],
             body=None,
             credential=client.credential,
         )
@@ -129,5 +131,17 @@ def _in_openais_form(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"created": created, "owned_by": owner, **row, "object": "model"}
 
 
-def _json(body: object) -> Response:
-    return Response(orjson.dumps(body), media_type="application/json")
+def id_of(request: Request) -> str:
+    """The request's id: made once, where the client gave none."""
+    name: str = request.scope.setdefault("lockgate.request_id", request_id(dict(request.scope["headers"])))
+    return name
+
+
+def id_headers(request: Request) -> dict[str, str]:
+    """The request's id, in the headers where each API's clients look for it."""
+    name = id_of(request)
+    return {"x-request-id": name, "request-id": name} if _from_anthropic(request) else {"x-request-id": name}
+
+
+def _json(body: object, request: Request) -> Response:
+    return Response(orjson.dumps(body), media_type="application/json", headers=id_headers(request))

@@ -102,12 +102,13 @@ class Trace(msgspec.Struct, kw_only=True):
             if self.confidence is not None:
                 pairs.append((b"x-lockgate-confidence", b"%.4f" % self.confidence))
         if self.route:
-            pairs += (
-                (b"x-lockgate-route", self.route.encode()),
-                (b"x-lockgate-route-reason", _visible(self.route_reason)),
-                (b"x-lockgate-model", _visible(self.model)),
-                (b"x-lockgate-backend", _visible(self.backend)),
-            )
+            pairs.append((b"x-lockgate-route", self.route.encode()))
+        if self.route_reason:
+            pairs.append((b"x-lockgate-route-reason", _visible(self.route_reason)))
+        if self.model:
+            pairs.append((b"x-lockgate-model", _visible(self.model)))
+        if self.backend:
+            pairs.append((b"x-lockgate-backend", _visible(self.backend)))
         if self.attempts:
             pairs.append((b"x-lockgate-attempts", _visible(", ".join(map(str, self.attempts)))))
         if self.stages:

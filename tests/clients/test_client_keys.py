@@ -82,7 +82,6 @@ def test_a_wrong_key_is_an_authentication_error(
     assert len(stack.openai.received) + len(stack.claude.received) == before
 
 
-@pytest.mark.xfail(strict=True, reason="the list of models answers a client of Anthropic in OpenAI's shape")
 def test_a_wrong_key_for_the_list_of_models_is_told_in_anthropics_shape(
     anthropic_client: anthropic.Anthropic,
 ) -> None:

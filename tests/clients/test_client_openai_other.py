@@ -100,7 +100,6 @@ def test_a_model_is_retrieved(openai_client: openai.OpenAI, name: str) -> None:
     assert (model.id, model.object) == (name, "model")
 
 
-@pytest.mark.xfail(strict=True, reason="the endpoint of models sends no x-request-id")
 def test_the_list_of_models_has_a_request_id(openai_client: openai.OpenAI) -> None:
     assert openai_client.models.with_raw_response.list().request_id
 
