@@ -22,7 +22,7 @@ from gateway.request_headers import (
     request_id,
     route_pin,
 )
-from gateway.trace import Trace
+from gateway.trace import Trace, visible
 from gateway.wire.dialect import Dialect
 from gateway.wire.validation import parse_object
 from policies.requirements import estimated_tokens
@@ -154,4 +154,4 @@ def error_headers(error: RequestError, trace: Trace) -> list[tuple[bytes, bytes]
     if len(trace.attempts) > 1 and "x-should-retry" not in headers:
         # The official clients would multiply our attempts by theirs.
         headers = {**headers, "x-should-retry": "false"}
-    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    return [(name.encode(), visible(value)) for name, value in headers.items()]

@@ -88,8 +88,8 @@ class CountTokensEndpoint:
             async with cancelled_when_client_leaves(receive):
                 counted = await _asked(backend, call)
         if counted is None:
-            trace.status = 200
             estimate = orjson.dumps({"input_tokens": estimated_input_tokens(body)})
+            trace.status = 200
             await send_body(send, 200, [*trace.headers(), (ESTIMATED, b"true")], estimate, JSON)
             return
         trace.status = counted.status

@@ -16,7 +16,13 @@ def configure(*, as_json: bool, level: int = logging.INFO) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: structlog.typing.Processor = _render_json if as_json else structlog.dev.ConsoleRenderer()
+    renderer: structlog.typing.Processor = (
+        _render_json
+        if as_json
+        else structlog.dev.ConsoleRenderer(
+            exception_formatter=structlog.dev.plain_traceback  # others print variables: prompts and keys
+        )
+    )
     structlog.configure(
         processors=[*shared, structlog.processors.format_exc_info, renderer]
         if as_json

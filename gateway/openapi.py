@@ -102,6 +102,9 @@ def document(settings: Settings) -> dict[str, Any]:
     }
 
 
+_IDS = ("x-request-id", "request-id")
+
+
 def _api_paths() -> dict[str, Any]:
     return {
         "/v1/chat/completions": _api(
@@ -253,9 +256,11 @@ def _get(
         "parameters": list(parameters),
         "responses": {
             "200": {"description": summary, "content": {media_type: {"schema": schema}}},
-            **_errors("OpenAIError", {**(errors or {}), "500": _OWN_ERRORS["500"]}),
+            **_errors("OpenAIError", {**(errors or {}), "500": _OWN_ERRORS["500"]}, _IDS),
         },
     }
+    if tag == "Models":
+        got["responses"]["200"]["headers"] = _headers(_IDS)
     if tag == "Operation":
         got["security"] = list(security or [{}])
     return {"get": got}
@@ -272,11 +277,14 @@ def _api_errors(schema: str, *headers: str) -> dict[str, Any]:
     }
 
 
-def _errors(schema: str, statuses: Mapping[str, str]) -> dict[str, Any]:
-    return {
+def _errors(schema: str, statuses: Mapping[str, str], headers: Sequence[str] = ()) -> dict[str, Any]:
+    errors: dict[str, dict[str, Any]] = {
         status: {"description": said, "content": {JSON: {"schema": ref(schema)}}}
         for status, said in statuses.items()
     }
+    for error in errors.values() if headers else ():
+        error["headers"] = _headers(headers)
+    return errors
 
 
 def _headers(names: Sequence[str]) -> dict[str, Any]:

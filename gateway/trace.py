@@ -90,7 +90,7 @@ class Trace(msgspec.Struct, kw_only=True):
         if self.reason:
             pairs += (
                 (b"x-lockgate-cache", self.cache.encode()),
-                (b"x-lockgate-reason", _visible(self.reason)),
+                (b"x-lockgate-reason", visible(self.reason)),
                 (b"cache-status", self._cache_status()),
             )
         if self.entry_id is not None:
@@ -104,19 +104,19 @@ class Trace(msgspec.Struct, kw_only=True):
         if self.route:
             pairs.append((b"x-lockgate-route", self.route.encode()))
         if self.route_reason:
-            pairs.append((b"x-lockgate-route-reason", _visible(self.route_reason)))
+            pairs.append((b"x-lockgate-route-reason", visible(self.route_reason)))
         if self.model:
-            pairs.append((b"x-lockgate-model", _visible(self.model)))
+            pairs.append((b"x-lockgate-model", visible(self.model)))
         if self.backend:
-            pairs.append((b"x-lockgate-backend", _visible(self.backend)))
+            pairs.append((b"x-lockgate-backend", visible(self.backend)))
         if self.attempts:
-            pairs.append((b"x-lockgate-attempts", _visible(", ".join(map(str, self.attempts)))))
+            pairs.append((b"x-lockgate-attempts", visible(", ".join(map(str, self.attempts)))))
         if self.stages:
             timing = ", ".join([f"{name};dur={s * 1000:.2f}" for name, s in self.stages.items()])
             pairs.append((b"server-timing", timing.encode()))
         for name, value in self.upstream_headers.items():
             if not (self.limits and name.startswith("x-ratelimit-")):
-                pairs.append((name.encode(), _visible(value)))
+                pairs.append((name.encode(), visible(value)))
         return pairs
 
     def _cache_status(self) -> bytes:
@@ -133,7 +133,7 @@ class Trace(msgspec.Struct, kw_only=True):
 
 
 @lru_cache(maxsize=4096)
-def _visible(text: str) -> bytes:
+def visible(text: str) -> bytes:
     """Header values are visible ASCII (RFC 9110, section 5.5); what is not is replaced."""
     if not (text.isascii() and text.isprintable()):
         text = _NOT_VISIBLE.sub("?", text)
