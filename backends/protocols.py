@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from policies.types import Api
 
 
-@dataclass(slots=True, kw_only=True)
-class CallReport:
+class CallReport(msgspec.Struct, kw_only=True):
     """What a backend tells of a call beside its answer. `requests`: how many were sent upstream for it.
     `headers`: those of the answer that a client may see, by lower-case names."""
 
     requests: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """One request to a backend, in one of its `apis`; its `model` is already the upstream's name.
 
     `body["stream"]` decides the form of the answer. `credential` is the client's own (the value of an
@@ -30,17 +30,16 @@ class Call:
     api: Api = "chat"
     body: Mapping[str, Any]
     credential: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     deadline: float | None = None
-    report: CallReport = field(default_factory=CallReport)
+    report: CallReport = msgspec.field(default_factory=CallReport)
 
     @property
     def stream(self) -> bool:
         return bool(self.body.get("stream"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an answer as it goes over the wire. `events` are the JSON objects in it, in order.
 
     `whole`: `data` is the JSON of a whole answer, its one event; a call without `stream` gives exactly

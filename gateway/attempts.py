@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+import msgspec
+
 from backends.errors import (
     ApiMissing,
     BackendError,
@@ -42,8 +44,7 @@ class Resilience:
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt that has ended or been answered. `outcome`: "ok", an HTTP status, or what went wrong in a
     word. `requests`: how many went upstream, 0 when the backend was not asked."""
 
@@ -57,8 +58,7 @@ class Attempt:
         return f"{self.backend} {self.outcome}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A model that may answer. `open` makes one attempt at it; `deadline` is on the event loop's clock."""
 
     model: str
@@ -66,14 +66,13 @@ class Candidate:
     open: Callable[[CallReport, float], AsyncIterator[Chunk]]
 
 
-@dataclass(slots=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, kw_only=True):
     """What has been tried so far, and who answers now. `on_begin` is called when an answer begins."""
 
     on_begin: Callable[[], None] = lambda: None
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[Attempt] = msgspec.field(default_factory=list)
     answering: Candidate | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -81,8 +80,7 @@ class Progress:
         return sum(attempt.requests for attempt in self.attempts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
+class _Begun(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     first: Chunk
     rest: AsyncIterator[Chunk]

@@ -6,8 +6,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from msgspec.structs import replace
 from typing import Any
+
+import msgspec
 
 from backends.errors import InvalidCall
 from backends.protocols import Call, CallReport, Chunk
@@ -33,13 +35,12 @@ def _charge_nobody(tokens: int, cost_usd: float) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientContext:
+class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """What of the client goes upstream: its credential, for backends without a key of their own, and the
     headers that are safe to forward. `charge` is told once what its generation used: tokens and USD."""
 
     credential: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     charge: Callable[[int, float], None] = _charge_nobody
 
 

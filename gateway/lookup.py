@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
 from gateway.degradation import Degradation
@@ -25,8 +26,7 @@ MAX_EMBEDDED_CHARACTERS = 50_000
 Embed = Callable[[str], Awaitable[EncodedText]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """What a look-up found. `entry` is there when the decision is to serve it; `identity` is None when
     the cache was bypassed whole. `query` is what routing looks at; `chat` asks the same in the form of a
     chat completion."""

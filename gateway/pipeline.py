@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import orjson
 
 from backends.errors import BackendError
@@ -29,8 +29,7 @@ Presence = Callable[[], AbstractAsyncContextManager[None]]
 """Cancels what runs inside when the client leaves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """Either `body`, or `frames` of a stream whose first one is ready: headers may be sent at once."""
 
     body: bytes | None = None

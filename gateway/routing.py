@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from msgspec.structs import replace
 from typing import Any
 
 from gateway.catalog import Model, Route

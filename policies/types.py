@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 Api = Literal["chat", "completions", "responses", "messages", "embeddings"]
 """OpenAI's chat completions, completions, responses and embeddings; Anthropic's messages."""
@@ -12,8 +13,7 @@ CacheStatus = Literal["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"
 Tier = Literal["small", "large"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheDirectives:
+class CacheDirectives(msgspec.Struct, frozen=True, kw_only=True):
     """What the client's `Cache-Control` request header asks for (RFC 9111, section 5.2.1)."""
 
     no_cache: bool = False
@@ -22,8 +22,7 @@ class CacheDirectives:
     max_age_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of one generation. `prompt_tokens` is the whole prompt; of it `cached_tokens` were read from
     the provider's prompt cache and `cache_write_tokens` written to it, each at a price of its own."""
 
@@ -34,8 +33,7 @@ class Usage:
     estimated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One client request, parsed and validated but with every field the client sent kept in `body`.
 
     `tenant` is opaque: whoever may share answers has the same one. `route_pin` is the client's wish
@@ -50,12 +48,11 @@ class Request:
     stream: bool = False
     include_usage: bool = False
     route_pin: Tier | None = None
-    cache: CacheDirectives = field(default_factory=CacheDirectives)
-    variant: Mapping[str, str] = field(default_factory=dict)
+    cache: CacheDirectives = msgspec.field(default_factory=CacheDirectives)
+    variant: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
     """Who may share an answer.
 
     `exact_key` (32 bytes) covers the whole canonical request. `partition` (16 bytes) covers all that
@@ -69,8 +66,7 @@ class Identity:
     unsafe_reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A finished answer in the form of its API, kept whole so that fields unknown to us survive.
 
     `model` is the upstream's own name. Times are Unix seconds.
@@ -84,8 +80,7 @@ class Answer:
     cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A stored entry near the question. `similarity` is cosine in [-1, 1], higher is closer."""
 
     entry_id: int
@@ -94,8 +89,7 @@ class Candidate:
     created_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a cache policy says of the candidates. `candidate` is None when none may be served.
 
     `confidence` estimates the probability that the candidate's answer serves the question too; None
@@ -107,8 +101,7 @@ class Verdict:
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServeCached:
+class ServeCached(msgspec.Struct, frozen=True, kw_only=True):
     """Answer from entry `entry_id`."""
 
     kind: Literal["hit-exact", "hit-semantic"]
@@ -118,8 +111,7 @@ class ServeCached:
     confidence: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generate:
+class Generate(msgspec.Struct, frozen=True, kw_only=True):
     """Ask a model. `store` says whether the answer may be kept."""
 
     cache: Literal["miss", "bypass"]
@@ -127,8 +119,7 @@ class Generate:
     store: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True, kw_only=True):
     """Answer with an error: the client allowed a cached answer only and there is none."""
 
     reason: str
@@ -137,8 +128,7 @@ class Refuse:
 Decision = ServeCached | Generate | Refuse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """What a routing policy looks at: what the user asked, and its embedding.
 
     `vector` is a unit-norm float32 array of shape (D,), or None when there is none (cache off, embedder
@@ -150,8 +140,7 @@ class Query:
     space: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteChoice:
+class RouteChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Which tier answers. `score` is the expected gain of the large model mapped to [0, 1]; None when a
     rule decided without scoring."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from msgspec.structs import replace
 from typing import Any
 
 import orjson

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from msgspec.structs import replace
 from typing import Any
 
 import orjson

@@ -101,6 +101,6 @@ def test_a_score_is_needed_where_a_policy_decides() -> None:
     request = Request(api="chat", model="auto", body={}, tenant="t")
     scored = replace(ROUTE, policy=FakeScore(0.9))
     assert needs_score(scored, request)
-    assert not needs_score(scored, replace(request, route_pin="small"))
+    assert not needs_score(scored, structs.replace(request, route_pin="small"))
     assert not needs_score(ROUTE, request)
     assert not needs_score(SMALL, request)
