@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import orjson
 
+from backends.alarm import Alarm
 from backends.answer_stream import AnswerStream, whole_answer
 from backends.endpoint import Endpoint
 from backends.errors import (
@@ -19,8 +20,9 @@ from backends.errors import (
     UpstreamInvalid,
     UpstreamTimeout,
 )
-from backends.forwarding import raw_client_headers, shown_to_client
+from backends.forwarding import shown_to_client
 from backends.protocols import Call, Chunk, Health, Load, RawAnswer, RawCall
+from backends.raw_answer import HttpRawAnswer
 from backends.rejection import Redactor, rejection, secrets_of
 from backends.transport import AiohttpTransport, Transport, UpstreamResponse
 from policies.types import Api
@@ -84,7 +86,7 @@ class HttpBackend:
         first_by = deadline
         if call.stream and self._timeouts.first_token_s is not None:
             first_by = min(deadline, loop.time() + self._timeouts.first_token_s)
-        alarm = _Alarm(loop, first_by)
+        alarm = Alarm(loop, first_by)
         try:
             try:
                 response = await self._open(call)
@@ -93,6 +95,8 @@ class HttpBackend:
                 alarm.raise_if_rung(self._name)
                 raise
             alarm.watch(response, deadline)
+            if self._timeouts.idle_s is not None:
+                response.allow_silence(self._timeouts.idle_s)
             content_type = response.headers.get("content-type", "").lower()
             if call.stream and not content_type.startswith(("application/json", "text/html")):
                 answer = AnswerStream(
@@ -145,7 +149,7 @@ class HttpBackend:
                 )
         except TimeoutError:
             raise UpstreamTimeout(f"{self._name} did not answer in time") from None
-        return _HttpRawAnswer(response)
+        return await HttpRawAnswer.of(response, self._redactor(call.credential))
 
     async def load(self) -> Load:
         """Counts the calls in flight through this backend; the server's own queue is not visible here."""
@@ -210,8 +214,12 @@ class HttpBackend:
         headers = self._headers(call)
         body = _encoded(self._upstream_body(call))
         call.report.requests += 1
-        idle_s = self._timeouts.idle_s or self._timeouts.total_s
-        response = await self._transport.request("POST", self._urls[call.api], headers, body, idle_s)
+        # Until the first part is there the caller's bound holds: a model may think for longer than it may
+        # fall silent.
+        wait_s = self._timeouts.total_s
+        response = await self._transport.request(
+            "POST", self._urls[call.api], headers, body, wait_s, call.report.another
+        )
         try:
             if response.status >= 400:
                 raise await self._rejection(response, call)
@@ -261,62 +269,6 @@ class HttpBackend:
 
     def _redactor(self, credential: str | None) -> Redactor:
         return Redactor([*self._endpoint.secrets, *secrets_of(credential)])
-
-
-class _Alarm:
-    """One timer for a call's two bounds: cancels the task that waits for the first part, later expires the
-    response. (`asyncio.timeout` and a second timer cost a tenth of a whole call.)"""
-
-    __slots__ = ("_at", "_handle", "_loop", "_response", "_rung", "_task")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        self._loop = loop
-        self._at = at
-        self._task = asyncio.current_task(loop)
-        self._response: UpstreamResponse | None = None
-        self._rung = False
-        self._handle = loop.call_at(at, self._ring)
-
-    def watch(self, response: UpstreamResponse, deadline: float) -> None:
-        """From now on the response is expired, at `deadline`."""
-        self._response = response
-        if deadline != self._at:
-            self._handle.cancel()
-            self._handle = self._loop.call_at(deadline, self._ring)
-
-    def raise_if_rung(self, name: str) -> None:
-        """For use where the task was cancelled: UpstreamTimeout when that was the alarm alone."""
-        if self._rung and self._task is not None and self._task.uncancel() <= 0:
-            raise UpstreamTimeout(f"{name} did not answer in time") from None
-
-    def stop(self) -> None:
-        self._handle.cancel()
-
-    def _ring(self) -> None:
-        self._rung = True
-        if self._response is not None:
-            self._response.expire()
-        elif self._task is not None:
-            self._task.cancel()
-
-
-class _HttpRawAnswer:
-    def __init__(self, response: UpstreamResponse) -> None:
-        self._response = response
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Sequence[tuple[str, str]]:
-        return raw_client_headers(self._response.headers.items())
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._response
-
-    def close(self) -> None:
-        self._response.close()
 
 
 def _version() -> str:

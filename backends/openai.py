@@ -58,7 +58,9 @@ class OpenAIBackend(HttpBackend):
         except UpstreamRejected as error:
             if not (asked and error.status in (400, 422) and b"stream_options" in error.body):
                 raise
-        self._usage_in_streams = False
+            self._usage_in_streams = False
+            if not call.report.room():
+                raise  # the next stream is asked for without
         try:
             return await super()._open(call)
         except BackendError:

@@ -13,10 +13,19 @@ from policies.types import Api
 
 class CallReport(msgspec.Struct, kw_only=True):
     """What a backend tells of a call beside its answer. `requests`: how many were sent upstream for it.
-    `headers`: those of the answer that a client may see, by lower-case names."""
+    `headers`: those of the answer that a client may see, by lower-case names. `room`: whether the client's
+    request may still cost another one upstream."""
 
     requests: int = 0
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    room: Callable[[], bool] = lambda: True
+
+    def another(self) -> bool:
+        """Counts one more request than the first, where there is room for it."""
+        if not self.room():
+            return False
+        self.requests += 1
+        return True
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

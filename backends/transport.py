@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Protocol, Self
@@ -43,6 +43,10 @@ class UpstreamResponse(Protocol):
         """Whether the whole body has been read."""
         ...
 
+    def allow_silence(self, idle_s: float) -> None:
+        """Bounds every silence from now on."""
+        ...
+
     def expire(self) -> None:
         """As `close`, and whoever is iterating gets UpstreamTimeout."""
         ...
@@ -62,8 +66,16 @@ class Transport(Protocol):
     """
 
     async def request(
-        self, method: str, url: str, headers: Headers, body: Body, idle_s: float
-    ) -> UpstreamResponse: ...
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: Body,
+        idle_s: float,
+        another: Callable[[], bool] = lambda: True,
+    ) -> UpstreamResponse:
+        """`another`: asked before a request is sent once more because a kept connection had been closed."""
+        ...
 
     @property
     def connections(self) -> int:
@@ -104,7 +116,13 @@ class AiohttpTransport:
             await self._session.close()
 
     async def request(
-        self, method: str, url: str, headers: Headers, body: Body, idle_s: float
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: Body,
+        idle_s: float,
+        another: Callable[[], bool] = lambda: True,
     ) -> UpstreamResponse:
         if self._closed:
             raise UpstreamUnreachable(f"{self._where(url)}: the connection pool is closed")
@@ -118,7 +136,7 @@ class AiohttpTransport:
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
                 # A server may close an idle connection just as it is used again: once more, at once.
-                if _connection_is_new.get() or not isinstance(body, bytes | None):
+                if _connection_is_new.get() or not isinstance(body, bytes | None) or not another():
                     raise
                 response = await session.request(
                     method, address, headers=headers, data=body, allow_redirects=False
@@ -126,11 +144,9 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             # `from None`: aiohttp's errors carry the request's headers and whole URL.
             raise _request_error(error, self._where(url)) from None
-        connection = response.connection
-        if connection is not None and connection.protocol is not None:
-            connection.protocol.read_timeout = idle_s
-            connection.protocol.start_timeout()
-        return _AiohttpResponse(response, self._where(url), idle_s)
+        answer = _AiohttpResponse(response, self._where(url))
+        answer.allow_silence(idle_s)
+        return answer
 
     def _where(self, url: str) -> str:
         return self._upstream or host_and_port(url)
@@ -189,10 +205,10 @@ class _AiohttpResponse:
 
     __slots__ = ("_idle_s", "_overdue", "_response", "_where")
 
-    def __init__(self, response: aiohttp.ClientResponse, where: str, idle_s: float) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, where: str) -> None:
         self._response = response
         self._where = where
-        self._idle_s = idle_s
+        self._idle_s = 0.0
         self._overdue = False
 
     @property
@@ -224,6 +240,13 @@ class _AiohttpResponse:
     @property
     def at_end(self) -> bool:
         return self._response.content.at_eof()
+
+    def allow_silence(self, idle_s: float) -> None:
+        self._idle_s = idle_s
+        connection = self._response.connection
+        if connection is not None and connection.protocol is not None:
+            connection.protocol.read_timeout = idle_s
+            connection.protocol.start_timeout()
 
     def expire(self) -> None:
         self._overdue = True

@@ -71,13 +71,14 @@ class Progress(msgspec.Struct, kw_only=True):
 
     on_begin: Callable[[], None] = lambda: None
     attempts: list[Attempt] = msgspec.field(default_factory=list)
+    reports: list[CallReport] = msgspec.field(default_factory=list)
     answering: Candidate | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def requests(self) -> int:
-        """How many requests went upstream."""
-        return sum(attempt.requests for attempt in self.attempts)
+        """How many requests went upstream, those of attempts under way included."""
+        return sum(report.requests for report in self.reports)
 
 
 class _Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +134,10 @@ class Attempts:
         first = self._resilience[candidates[0].backend.name]
         deadline = loop.time() + first.total_s
         budget = max(1 + first.retries, len(candidates))
+
+        def room() -> bool:
+            return progress.requests < budget
+
         at = tries = 0
         failed: BackendError | None = None
         while True:
@@ -140,8 +145,8 @@ class Attempts:
             try:
                 if first.hedge_after_s is not None and at == 0 and tries == 0 and budget > 1:
                     other = later[0] if later else candidate
-                    return await self._hedged(candidate, other, deadline, first.hedge_after_s, progress)
-                return await self._attempt(candidate, deadline, progress)
+                    return await self._hedged(candidate, other, deadline, first.hedge_after_s, progress, room)
+                return await self._attempt(candidate, deadline, progress, room)
             except (BackendError, RequestError) as error:
                 if not isinstance(error, InvalidCall | RequestError):
                     failed, step = error, _step(error)
@@ -161,14 +166,17 @@ class Attempts:
             else:
                 at, tries = at + 1, 0
 
-    async def _attempt(self, candidate: Candidate, deadline: float, progress: Progress) -> _Begun:
+    async def _attempt(
+        self, candidate: Candidate, deadline: float, progress: Progress, room: Callable[[], bool]
+    ) -> _Begun:
         """One attempt, up to its first part. Raises BackendError, or RequestError for what cannot be asked of
         this model."""
         loop = asyncio.get_running_loop()
         name = candidate.backend.name
         breaker = self._resilience[name].breaker
         began = loop.time()
-        report = CallReport()
+        report = CallReport(room=room)
+        progress.reports.append(report)
 
         def ended(outcome: str) -> Attempt:
             return Attempt(
@@ -210,16 +218,22 @@ class Attempts:
         )
 
     async def _hedged(
-        self, first: Candidate, second: Candidate, deadline: float, after_s: float, progress: Progress
+        self,
+        first: Candidate,
+        second: Candidate,
+        deadline: float,
+        after_s: float,
+        progress: Progress,
+        room: Callable[[], bool],
     ) -> _Begun:
         """Whoever begins an answer first; the other is cancelled. Raises the first one's error when both
         fail."""
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._attempt(first, deadline, progress))]
+        tasks = [loop.create_task(self._attempt(first, deadline, progress, room))]
         try:
             await asyncio.wait(tasks, timeout=after_s)
-            if not tasks[0].done():
-                tasks.append(loop.create_task(self._attempt(second, deadline, progress)))
+            if not tasks[0].done() and room():
+                tasks.append(loop.create_task(self._attempt(second, deadline, progress, room)))
             waiting = set(tasks)
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

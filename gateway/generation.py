@@ -6,10 +6,10 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from msgspec.structs import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.errors import InvalidCall
 from backends.protocols import Call, CallReport, Chunk

@@ -65,14 +65,15 @@ class StreamedBody:
         self.left = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Cancels the request's task when the client leaves before its body has ended."""
+        """Cancels the request's task, and raises ClientLeft, when the client leaves before its body has
+        ended: what had come must not pass upstream for all of it."""
         while not self.read.is_set():
             message = await self._receive()
             if message["type"] == "http.disconnect":
                 self.left = True
                 assert self._task is not None
                 self._task.cancel()
-                return
+                raise ClientLeft
             if not message.get("more_body"):
                 self.read.set()
             if body := message.get("body", b""):

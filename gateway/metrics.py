@@ -120,7 +120,7 @@ class Metrics:
             self.truncated.inc()
         if trace.shadow_entry_id is not None:
             self.shadow_hits.inc()
-        if trace.entry_id is not None:
+        if trace.entry_id is not None or trace.cache == "coalesced":
             self.saved_tokens.inc((), trace.usage.prompt_tokens + trace.usage.completion_tokens)
 
     def record_generation(self, model: str, usage: Usage, cost_usd: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from urllib.parse import unquote
 
 from starlette.types import Receive, Scope, Send
@@ -76,7 +75,7 @@ class RawEndpoint:
             path=path,
             query=scope["query_string"].decode("latin-1"),
             headers=[*sent, ("x-request-id", trace.request_id)],
-            body=None if body is None else _to_its_end(body),
+            body=None if body is None else aiter(body),
             credential=client.credential,
         )
         async with cancelled_when_client_leaves(receive, body):
@@ -130,14 +129,6 @@ def _path_below_v1(scope: Scope) -> str | None:
 def _text(value: bytes) -> str:
     """A header's value as the HTTP client takes it, whatever its bytes."""
     return value.decode("utf-8", "surrogateescape")
-
-
-async def _to_its_end(body: StreamedBody) -> AsyncIterator[bytes]:
-    """What of a body came before its client left must not pass upstream for all of it."""
-    async for piece in body:
-        yield piece
-    if body.left:
-        raise ClientLeft
 
 
 def _has_no_body(method: str, headers: dict[bytes, bytes]) -> bool:

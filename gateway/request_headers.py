@@ -81,7 +81,7 @@ class HeaderPolicy:
         """Those that go upstream, with the request's id. A tab becomes a space: HTTP allows both in a value
         (RFC 9110, section 5.5), but the client that sends it on does not."""
         kept = {
-            shown: value.decode("latin-1")
+            shown: value.decode("latin-1").replace("\t", " ")
             for name, value in headers.items()
             if (shown := self._shown_upstream(name))
         }

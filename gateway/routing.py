@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from msgspec.structs import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from gateway.catalog import Model, Route
 from gateway.trace import Trace

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from msgspec.structs import replace
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from backends.errors import UpstreamInvalid
 from backends.protocols import Chunk

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from msgspec.structs import replace
 from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
+from msgspec.structs import replace
 
 from backends.errors import (
     ApiMissing,
@@ -18,6 +19,7 @@ from backends.http_backend import Timeouts
 from backends.openai import OpenAIBackend
 from backends.protocols import Call
 from tests.openai_calls import CLIENT_KEY, OWN_KEY, call, collect, make, text_of
+from tests.raw_upstreams import raw_upstream
 from tests.upstreams import FakeUpstream, Received, Reply, completion, error_reply, frames, stream_reply
 
 
@@ -164,3 +166,20 @@ async def test_a_model_that_the_server_lacks_is_no_missing_api(
     with pytest.raises(UpstreamRejected):
         await collect(backend, Call(api="responses", body={"model": "m", "input": "hi"}))
     assert "responses" in backend.apis
+
+
+async def test_a_model_may_think_for_longer_than_it_may_fall_silent() -> None:
+    """The wait for the first part, its headers sent already, is `first_token_s`'s and not `idle_s`'s."""
+
+    async def thinking(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await asyncio.sleep(0.2)
+        for event in frames():
+            await response.write(event)
+        return response
+
+    async with raw_upstream(thinking) as upstream:
+        backend = make(upstream.base_url, timeouts=Timeouts(first_token_s=5.0, idle_s=0.05))
+        assert text_of(await collect(backend, call(stream=True))) == "hello"
+        await backend.aclose()

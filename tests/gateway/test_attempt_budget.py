@@ -18,9 +18,11 @@ from tests.upstreams import FakeUpstream, Received, Reply, answer_ok, error_repl
 REPLIES: dict[str, Reply | None] = {
     "ok": None,
     "cut": stream_reply(frames()[:2], end="reset"),
+    "reset": Reply(status=0, end="reset"),
     "cut before the answer": stream_reply([], end="reset"),
     "empty": stream_reply([]),
     "html": Reply(content_type="text/html", pieces=[b"<html>"]),
+    "refuses stream_options": error_reply(400, "stream_options is not supported"),
     "400": error_reply(400, "no"),
     "429": error_reply(429, "slow down"),
     "429, at once": error_reply(429, "slow down", retry_after="0"),

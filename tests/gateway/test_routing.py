@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError
 from gateway.routing import asked_text, choose_models, needs_score, why_not

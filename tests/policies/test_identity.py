@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from msgspec.structs import replace
 from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.wire.chat_dialect import ChatDialect
 from policies.identity import SAME_ANSWER_FIELDS, exact_key, identify
