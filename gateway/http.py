@@ -80,7 +80,7 @@ class StreamedBody:
                 yield body
 
 
-WATCH_AFTER_S = 0.02
+WATCH_AFTER_S = 0.2
 
 
 class cancelled_when_client_leaves:  # noqa: N801 - used as `asyncio.timeout` is

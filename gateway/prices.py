@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-import orjson
+import msgspec
 
 from gateway.settings import BackendSettings, BatchedBackendSettings, Model
 from policies.types import Usage
@@ -72,6 +72,16 @@ _KEYS = (
 )
 UNKNOWN = Price()
 FREE = Price(source="config")
+
+
+class _Row(msgspec.Struct, gc=False):
+    """What is read of the file's rows: the rest of its megabytes is never held."""
+
+    input_cost_per_token: Any = None
+    output_cost_per_token: Any = None
+    cache_read_input_token_cost: Any = None
+    cache_creation_input_token_cost: Any = None
+    litellm_provider: Any = None
 
 
 class PriceList:
@@ -166,11 +176,11 @@ class PriceList:
             return
         dates: dict[str, tuple[int, str]] = {}
         for name, row in rows.items():
-            price = _price(row) if isinstance(row, dict) and name != "sample_spec" else None
+            price = _price(row) if name != "sample_spec" else None
             if price is None:
                 continue
             key = name.lower()
-            self._entries[key] = sys.intern(str(row.get("litellm_provider") or "")), price
+            self._entries[key] = sys.intern(str(row.litellm_provider or "")), price
             if (dated := _DATED.search(key)) and dated[1] != "latest":
                 base, date = key[: dated.start()], dated[1].replace("-", "")
                 if (age := (len(date), date)) > dates.get(base, (0, "")):
@@ -218,14 +228,14 @@ def _places(model_name: str, provider_hint: str | None) -> list[tuple[str, str]]
     return places
 
 
-def _price(row: Mapping[str, Any]) -> Price | None:
-    input_usd = _per_mtok(row.get("input_cost_per_token"))
-    output_usd = _per_mtok(row.get("output_cost_per_token"))
+def _price(row: _Row) -> Price | None:
+    input_usd = _per_mtok(row.input_cost_per_token)
+    output_usd = _per_mtok(row.output_cost_per_token)
     if input_usd is None and output_usd is None:
         return None
     input_usd = input_usd or 0.0
-    cached_usd = _per_mtok(row.get("cache_read_input_token_cost"))
-    written_usd = _per_mtok(row.get("cache_creation_input_token_cost"))
+    cached_usd = _per_mtok(row.cache_read_input_token_cost)
+    written_usd = _per_mtok(row.cache_creation_input_token_cost)
     return Price(
         input_usd_per_mtok=input_usd,
         output_usd_per_mtok=output_usd or 0.0,
