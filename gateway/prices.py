@@ -167,12 +167,9 @@ class PriceList:
             self._problem = "litellm is not installed"
             return
         try:
-            rows = orjson.loads(path.read_bytes())
-        except (OSError, orjson.JSONDecodeError) as error:
-            self._problem = f"{path} cannot be read: {error}"
-            return
-        if not isinstance(rows, dict):
-            self._problem = f"{path} is not a price file: expected a JSON object"
+            rows = msgspec.json.decode(path.read_bytes(), type=dict[str, _Row])
+        except (OSError, msgspec.DecodeError) as error:
+            self._problem = f"{path} is not a price file that can be read: {error}"
             return
         dates: dict[str, tuple[int, str]] = {}
         for name, row in rows.items():
