@@ -163,6 +163,9 @@ class _Generating:
         self._client = client
         self._trace = trace
         self._dialect = generation.dialects.of(request.api)
+        self._model = models[0]
+        """Who answers; before anybody does, who was to."""
+        self._by_candidate: dict[int, Model] = {}
         self._progress = Progress(on_begin=self._note_who_answers)
         self._began = 0.0
         self._told: dict[str, ToldUsage] = {}
@@ -173,6 +176,7 @@ class _Generating:
         self._trace.attempts = self._progress.attempts
         self._began = time.perf_counter()
         candidates = [self._candidate(model) for model in self._models]
+        self._by_candidate = dict(zip(map(id, candidates), self._models, strict=True))
         return self._generation.attempts.stream(candidates, self._progress)
 
     async def settle(self, chunks: Sequence[Chunk]) -> None:
@@ -231,19 +235,11 @@ class _Generating:
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
 
-    def _model(self) -> Model:
-        """The one that answers; before any does, the one that was to."""
-        answering = self._progress.answering
-        if answering is None:
-            return self._models[0]
-        return next(
-            model
-            for model in self._models
-            if model.backend is answering.backend and model.upstream_name == answering.model
-        )
-
     def _note_who_answers(self) -> None:
-        trace, model = self._trace, self._model()
+        trace, answering = self._trace, self._progress.answering
+        if answering is not None:
+            self._model = self._by_candidate[id(answering)]
+        model = self._model
         trace.stages["upstream"] = time.perf_counter() - self._began
         if model is not self._models[0]:
             trace.route_reason = f"{trace.route_reason}; fell back from {self._models[0].name}"
@@ -252,7 +248,7 @@ class _Generating:
 
     def _usage_of(self, chunks: Sequence[Chunk]) -> Usage:
         """As the upstream told it last; estimated as far as it did not."""
-        told = self._told.get(self._model().name) or ToldUsage.of(chunks, self._dialect)
+        told = self._told.get(self._model.name) or ToldUsage.of(chunks, self._dialect)
         usage = told.usage
         if usage is None:
             return self._estimate(chunks) if chunks else NO_USAGE
@@ -271,13 +267,13 @@ class _Generating:
         )
 
     def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
-        model = self._model()
+        model = self._model
         usage = self._usage or self._usage_of(chunks)
         return usage, model.price.cost_usd(usage), model.upstream_name
 
     def _account(self, usage: Usage) -> None:
         """However the call ended: it may outlive the request that began it."""
-        trace, model = self._trace, self._model()
+        trace, model = self._trace, self._model
         self._usage = usage
         trace.usage, trace.cost_usd = usage, model.price.cost_usd(usage)
         self._generation.metrics.record_generation(model.upstream_name, usage, trace.cost_usd)
