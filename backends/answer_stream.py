@@ -34,12 +34,14 @@ class AnswerStream:
         self._redactor = redactor
         self._reader = SseReader()
         self._begun = False
-        self._finished: dict[int, bool] = {}  # by the choice's index
+        self._seen: list[dict[str, Any]] = []  # all events, should no mark of the end come
 
     def feed(self, data: bytes) -> Iterator[Chunk]:
         """Must be iterated to its end, or until an error."""
-        events = self._reader.feed(data)
-        yield from self._chunks(events)
+        if (simple := self._reader.simple(data)) is not None:
+            yield from self._quickly(data, simple)
+            return
+        yield from self._chunks(self._reader.feed(data))
         if self._reader.too_large and not self.done:
             raise self._broken("an event of the stream is too large")
 
@@ -50,9 +52,52 @@ class AnswerStream:
         if event is not None and event.data is not None:
             yield from self._chunks([Event(event.raw + b"\n\n", event.data, event.name)])
         if not self.done:
-            if self._typed or len(self._finished) < self._choices or not all(self._finished.values()):
+            if self._typed or not self._all_finished():
                 raise self._broken("the stream ended before the answer did")
             self.done = True
+
+    def _quickly(self, data: bytes, simple: list[bytes]) -> Iterator[Chunk]:
+        """As `_chunks`, for events that `SseReader.simple` has split."""
+        bodies: list[dict[str, Any]] = []
+        empty_usage = False
+        begun = at = 0  # where the chunk begins, and the event
+        for payload in simple:
+            end = at + len(payload) + 8
+            try:
+                body = orjson.loads(payload)
+            except orjson.JSONDecodeError:
+                body = None
+            if type(body) is not dict or "error" in body:  # the mark of the end, and what is no answer
+                if at > begun:
+                    yield Chunk(data=data[begun:at], events=bodies, tells_usage=empty_usage)
+                yield from self._chunks([Event(data[at:end], payload)])
+                if self.done:
+                    return
+                begun, bodies, empty_usage = end, [], False
+            elif self._typed:
+                self._begun = True
+                bodies.append(body)
+                if body.get("type") in _TERMINAL_EVENTS:
+                    self.done = True
+                    yield Chunk(data=data[begun:end], events=bodies)
+                    return
+            else:
+                self._begun = True
+                self._seen.append(body)
+                usage = body.get("usage", self)
+                if usage is None:
+                    empty_usage = True
+                elif usage is not self:
+                    if at > begun:
+                        yield Chunk(data=data[begun:at], events=bodies, tells_usage=empty_usage)
+                    yield Chunk(data=data[at:end], events=(body,), tells_usage=True)
+                    begun, bodies, empty_usage = end, [], False
+                    at = end
+                    continue
+                bodies.append(body)
+            at = end
+        if at > begun:
+            yield Chunk(data=data[begun:at], events=bodies, tells_usage=empty_usage)
 
     def _chunks(self, events: list[Event]) -> Iterator[Chunk]:
         """One chunk for all, but for those that tell usage: each is a chunk of its own."""
@@ -115,15 +160,20 @@ class AnswerStream:
         if self._typed:
             self.done = body.get("type") in _TERMINAL_EVENTS
         else:
-            self._note_finishes(body.get("choices"))
+            self._seen.append(body)
         return body
 
-    def _note_finishes(self, choices: Any) -> None:
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict):
-                index = choice.get("index")
-                key = index if isinstance(index, int) else 0
-                self._finished[key] = bool(choice.get("finish_reason")) or self._finished.get(key, False)
+    def _all_finished(self) -> bool:
+        """Whether every choice has a finish reason."""
+        finished: dict[int, bool] = {}
+        for body in self._seen:
+            choices = body.get("choices")
+            for choice in choices if isinstance(choices, list) else ():
+                if isinstance(choice, dict):
+                    index = choice.get("index")
+                    key = index if isinstance(index, int) else 0
+                    finished[key] = bool(choice.get("finish_reason")) or finished.get(key, False)
+        return len(finished) >= self._choices and all(finished.values())
 
     def _failure(self, body: Mapping[str, Any], data: bytes) -> BackendError:
         """The error for an event that reports one."""

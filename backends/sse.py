@@ -65,6 +65,19 @@ class SseReader:
             self._split_on_lf(data, events)
         return events
 
+    def simple(self, data: bytes) -> list[bytes] | None:
+        """The data of each event, when `data` holds nothing but whole events of one `data:` line each that
+        end in LF, as most servers send them; else None, and `feed` is to be called. Event i is 8 bytes
+        longer than its data: `data: ` before it, the blank line after it."""
+        if self._parts or self._after_cr or not data.endswith(b"\n\n") or b"\r" in data:
+            return None
+        blocks = data[:-2].split(b"\n\n")
+        for block in blocks:
+            if not block.startswith(b"data: ") or b"\n" in block or len(block) > self._max_event_bytes:
+                return None
+        self._begun = True
+        return [block[6:] for block in blocks]
+
     def flush(self) -> Event | None:
         """The event left when the stream has ended, if any."""
         raw = b"".join(self._parts)

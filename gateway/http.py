@@ -148,8 +148,15 @@ async def send_events(send: Send, headers: Headers, frames: AsyncIterator[bytes]
     await send_pieces(send, frames)
 
 
+class Last(bytes):
+    """The last piece of a body: it goes out together with the body's end."""
+
+
 async def send_pieces(send: Send, pieces: AsyncIterator[bytes]) -> None:
     """The body of a reply whose start has been sent, each piece as it comes."""
     async for data in pieces:
+        if type(data) is Last:
+            await send({"type": "http.response.body", "body": data})
+            return
         await send({"type": "http.response.body", "body": data, "more_body": True})
     await send({"type": "http.response.body", "body": b""})

@@ -16,6 +16,7 @@ from embeddings.protocols import Entry
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError, from_backend
 from gateway.generation import ClientContext, Generation, whole_answer
+from gateway.http import Last
 from gateway.lookup import CacheLookup, same_request
 from gateway.prices import Price
 from gateway.routing import choose_models, needs_score
@@ -148,10 +149,9 @@ def _replay(request: Request, answer: dict[str, Any], dialect: Dialect) -> Reply
 async def _replayed(
     answer: dict[str, Any], dialect: Dialect, *, include_usage: bool
 ) -> AsyncGenerator[bytes]:
-    for event in dialect.events(answer, include_usage=include_usage):
-        yield dialect.frame(event)
-    if dialect.end:
-        yield dialect.end
+    """It is all there, so it goes out at once: a stream of many events, but one piece."""
+    frames = map(dialect.frame, dialect.events(answer, include_usage=include_usage))
+    yield Last(b"".join([*frames, dialect.end]))
 
 
 async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
@@ -179,12 +179,11 @@ async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, tra
                         yield rest
                     chunk = await anext(following)
         except StopAsyncIteration:
-            if dialect.end:
-                yield dialect.end
+            yield Last(dialect.end)
         except BackendError as error:
             # The status is long sent: clients read an error event, and no mark of the end follows.
             trace.error = str(error)
-            yield dialect.error_frame(from_backend(error))
+            yield Last(dialect.error_frame(from_backend(error)))
         finally:
             _note_spent(flight, trace)  # of who leaves in the middle too
 
