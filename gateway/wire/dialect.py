@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from gateway.errors import RequestError
 from policies.types import Api, Usage
@@ -12,8 +13,7 @@ from policies.types import Api, Usage
 Json = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What every API says of a request. `include_usage`: the client wants usage in its stream."""
 
     model: str
