@@ -226,9 +226,10 @@ def test_tool_call_deltas_are_kept(site: Site) -> None:
     assert answer.data[-1] == "[DONE]"
 
 
+@pytest.mark.parametrize("model", ["well", "ends-at-once"])
 @pytest.mark.parametrize("options", [{}, {"stream_options": {"include_usage": False}}])
-def test_a_stream_tells_no_usage_unless_asked(site: Site, options: dict[str, Any]) -> None:
-    answer = site.ask("well", stream=True, **options)
+def test_a_stream_tells_no_usage_unless_asked(site: Site, model: str, options: dict[str, Any]) -> None:
+    answer = site.ask(model, stream=True, **options)
     assert answer.text == "".join(TEXTS)
     assert answer.usages == []
     assert all(event["choices"] for event in answer.events)
