@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import ConfigError, load, parse
-from gateway.settings import OpenAIBackendSettings, Settings
+from gateway.settings import HttpBackendSettings, OpenAIBackendSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = '[models.m]\nbackend = "up"\nname = "n"\n[backends.up]\nkind = "openai"\n'
