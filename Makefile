@@ -18,7 +18,7 @@ type: .venv/.installed-dev
 	.venv/bin/mypy
 
 bench: .venv/.installed-dev
-	for script in cache_quality latency batching routing; do .venv/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
+	for script in cache_quality latency batching routing ledger gateway soak; do .venv/bin/python benchmarks/$$script.py $(ARGS) || exit 1; done
 
 docs: .venv/.installed-dev
 	.venv/bin/python docs/tables.py

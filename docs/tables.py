@@ -104,11 +104,59 @@ def latency(result: Result) -> str:
     return markdown(["Request", "p50 ms", "p95 ms", "p99 ms", "CPU µs", "× bare"], rows)
 
 
+def gateway(result: Result) -> str:
+    names = {
+        "bare": "bare Starlette + aiohttp proxy",
+        "lockgate": "**Lockgate**, pass-through",
+        "lockgate-hit": "**Lockgate**, exact hit",
+        "vllm-router": "vllm-router (Rust)",
+        "tensorzero": "TensorZero (Rust)",
+        "portkey": "Portkey (Node)",
+        "litellm": "LiteLLM proxy",
+        "litellm-hit": "LiteLLM proxy, exact hit",
+    }
+    cells = {(cell["server"], cell["kind"], cell["connections"]): cell for cell in result["cells"]}
+
+    def shown(server: str, kind: str, connections: int, figure: str) -> str:
+        cell = cells.get((server, kind, connections))
+        if cell is None:
+            return ""
+        value = cell[figure]
+        return f"{value:,.0f}" if figure != "p50_ms" else f"{value:.2f}"
+
+    rows = [
+        [
+            name,
+            shown(server, "json", 64, "req_per_s"),
+            shown(server, "json", 64, "cpu_us"),
+            shown(server, "json", 1, "p50_ms"),
+            shown(server, "stream", 64, "req_per_s"),
+            shown(server, "stream", 64, "cpu_us"),
+            f"{result['servers'][server]['rss_mib']:.0f}",
+        ]
+        for server, name in names.items()
+        if (server, "json", 64) in cells
+    ]
+    head = ["Server", "req/s", "CPU µs", "p50 ms, 1 connection", "streams/s", "CPU µs", "RSS MiB"]
+    return markdown(head, rows)
+
+
+def soak(result: Result) -> str:
+    rows = [
+        [goal["name"], f"{goal['value']:,.4g}", goal["wanted"]]
+        for goal in result["goals"]
+        if goal["value"] is not None
+    ]
+    return markdown(["Over ten minutes", "Measured", "Wanted"], rows)
+
+
 TABLES: dict[str, Callable[[Result], str]] = {
     "cache_quality": cache_quality,
     "routing": routing,
     "batching": batching,
     "latency": latency,
+    "gateway": gateway,
+    "soak": soak,
 }
 
 

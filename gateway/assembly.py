@@ -1,4 +1,4 @@
-"""Puts the parts together: the only module that names concrete classes."""
+"""Puts the parts together. It and `gateway.parts` are the only modules that name concrete classes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from backends.anthropic import AnthropicBackend
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
-from backends.http_backend import Timeouts
-from backends.openai import OpenAIBackend
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
+from gateway import parts
 from gateway.api_endpoint import Edge
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
@@ -36,31 +33,7 @@ from gateway.prices import FREE, PriceList, unknown_notice
 from gateway.recorder import Recorder, RequestLine
 from gateway.request_headers import HeaderPolicy
 from gateway.request_log import silent
-from gateway.router_weights import read_weights, shipped
-from gateway.settings import (
-    AnthropicBackendSettings,
-    BatchedBackendSettings,
-    HttpBackendSettings,
-    OpenAIBackendSettings,
-    Settings,
-)
-from gateway.settings import Cache as CacheSettings
-from gateway.similarity import min_similarity
-from gateway.wire.chat_dialect import ChatDialect
-from gateway.wire.chat_to_messages import ChatToMessages
-from gateway.wire.completions import CompletionsDialect
-from gateway.wire.completions_to_chat import CompletionsToChat
-from gateway.wire.dialects import Dialects
-from gateway.wire.embeddings import EmbeddingsDialect
-from gateway.wire.messages import MessagesDialect
-from gateway.wire.messages_to_chat import MessagesToChat
-from gateway.wire.responses import ResponsesDialect
-from gateway.wire.responses_to_chat import ResponsesToChat
-from policies.breaker import CircuitBreaker
-from policies.difficulty import DifficultyWeights
-from policies.exact import ExactPolicy
-from policies.protocols import CachePolicy
-from policies.static import StaticPolicy
+from gateway.settings import BatchedBackendSettings, Settings
 
 Announce = Callable[[str, str], None]
 """Told of each part that is ready: what it is, and its state in a few words."""
@@ -150,28 +123,28 @@ class _Starting:
         cache = await self._open_cache(store, engine)
         secret = await store.secret()
         degradation = self._degradation
-        weights = _difficulty_weights(settings, engine.space if engine else None)
+        weights = parts.difficulty_weights(settings, engine.space if engine else None)
         prices = PriceList()
         await asyncio.to_thread(prices.load)
         catalog = catalog_of(settings, backends, weights, prices)
-        resilience = {name: _resilience(backend) for name, backend in settings.backends.items()}
+        resilience = {name: parts.resilience(backend) for name, backend in settings.backends.items()}
         if engine is not None:
             own = EmbeddingBackend(engine.encode, engine.dimension)
             resilience[own.name] = Resilience(retries=0)
-            for name in _embedding_names(settings.embeddings.model):
+            for name in parts.embedding_names(settings.embeddings.model):
                 catalog.models.setdefault(name, Model(name=name, upstream_name=name, backend=own, price=FREE))
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
             embed=engine.encode if engine else None,
             space=engine.space if engine else None,
-            policy=_cache_policy(settings, engine.space if engine else None),
+            policy=parts.cache_policy(settings, engine.space if engine else None),
             secret=secret,
             deadline_s=settings.embeddings.deadline_ms / 1000,
             degradation=degradation,
         )
         generation = Generation(
-            dialects=dialects(),
+            dialects=parts.dialects(),
             attempts=Attempts(resilience),
             cache=cache,
             ttl_s=settings.cache.ttl_s,
@@ -211,7 +184,7 @@ class _Starting:
 
             store: AnswerStore = MemoryStore(cache.max_entries)
         else:
-            store = await asyncio.to_thread(_sqlite, cache)
+            store = await asyncio.to_thread(parts.sqlite, cache)
         self._closers.append(store.aclose)
         return store
 
@@ -232,12 +205,12 @@ class _Starting:
     async def _open_embedder(self) -> EngineThread | None:
         settings = self._settings
         routed = any(route.policy.kind == "difficulty" for route in settings.routes.values())
-        if not (routed or _semantic(settings)):
+        if not (routed or parts.semantic(settings)):
             return None
         began = time.perf_counter()
         embedder = self._embedder
         if embedder is None:
-            embedder = await asyncio.to_thread(_embedder, settings)
+            embedder = await asyncio.to_thread(parts.embedder, settings)
         engine = EngineThread(embedder)
 
         async def close() -> None:
@@ -267,7 +240,7 @@ class _Starting:
                 self._announce("engine", (await batched.health()).detail)
                 backends[name] = batched
             else:
-                hosted = _http_backend(name, settings)
+                hosted = parts.http_backend(name, settings)
                 self._closers.append(hosted.aclose)
                 backends[name] = hosted
         return backends
@@ -278,7 +251,7 @@ class _Starting:
             self._announce("cache", "off (cache.enabled = false)")
             return None
         index: VectorIndex | None = None
-        if engine is not None and _semantic(settings):
+        if engine is not None and parts.semantic(settings):
             from embeddings.faiss_index import FaissIndex
 
             index = await asyncio.to_thread(FaissIndex, engine.dimension)
@@ -305,86 +278,5 @@ class _Starting:
             self._announce("route", line)
 
 
-def dialects() -> Dialects:
-    """Every API there is, and every way between two."""
-    return Dialects(
-        [ChatDialect(), CompletionsDialect(), ResponsesDialect(), EmbeddingsDialect(), MessagesDialect()],
-        [ChatToMessages(), MessagesToChat(), ResponsesToChat(), CompletionsToChat()],
-    )
-
-
-def _http_backend(name: str, settings: OpenAIBackendSettings | AnthropicBackendSettings) -> Backend:
-    timeouts = Timeouts(
-        total_s=settings.timeout_s,
-        connect_s=settings.connect_timeout_s,
-        first_token_s=settings.first_token_timeout_s,
-        idle_s=settings.idle_timeout_s,
-    )
-    if isinstance(settings, AnthropicBackendSettings):
-        return AnthropicBackend(name, settings.base_url, settings.api_key, timeouts=timeouts)
-    apis = None if settings.apis == "auto" else frozenset(settings.apis)
-    return OpenAIBackend(name, settings.base_url, settings.api_key, timeouts=timeouts, apis=apis)
-
-
-def _resilience(settings: HttpBackendSettings | BatchedBackendSettings) -> Resilience:
-    if isinstance(settings, BatchedBackendSettings):
-        return Resilience(retries=0, breaker=CircuitBreaker(failure_share=0.0))
-    breaker = CircuitBreaker(
-        failure_share=settings.breaker_failure_share, cooldown_s=settings.breaker_cooldown_s
-    )
-    hedge_ms = settings.hedge_after_ms
-    return Resilience(
-        retries=settings.retries,
-        total_s=settings.timeout_s,
-        hedge_after_s=None if hedge_ms is None else hedge_ms / 1000,
-        breaker=breaker,
-    )
-
-
-def _embedding_names(model: str) -> list[str]:
-    """What clients may call the gateway's own embedding model."""
-    known = {"default": "multilingual-e5-small", "minilm": "all-MiniLM-L6-v2"}
-    return ["lockgate-embedding", known.get(model) or Path(model).name]
-
-
-def _semantic(settings: Settings) -> bool:
-    cache = settings.cache
-    return cache.enabled and cache.policy.kind != "exact" and cache.policy.mode != "off"
-
-
 def _shown(model: Model) -> str:
     return f"{model.upstream_name} at {model.backend.name}"
-
-
-def _sqlite(settings: CacheSettings) -> AnswerStore:
-    from embeddings.sqlite_store import SqliteStore
-
-    return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries)
-
-
-def _embedder(settings: Settings) -> Embedder:
-    wanted = settings.embeddings
-    if wanted.kind == "sentence-transformers":
-        from embeddings.sentence_transformers_embedder import SentenceTransformersEmbedder
-
-        return SentenceTransformersEmbedder.open(wanted.model, wanted.device)
-    from embeddings.onnx_embedder import OnnxEmbedder
-
-    return OnnxEmbedder.open(wanted.model, wanted.device, wanted.threads)
-
-
-def _cache_policy(settings: Settings, space: str | None) -> CachePolicy:
-    if space is None or not _semantic(settings):
-        return ExactPolicy()
-    return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
-
-
-def _difficulty_weights(settings: Settings, space: str | None) -> dict[str, DifficultyWeights]:
-    """By route. Raises WeightsError."""
-    found = {}
-    for name, route in settings.routes.items():
-        if route.policy.kind == "difficulty":
-            own = route.policy.weights
-            path = shipped(space) if own == "default" else Path(own).expanduser()
-            found[name] = read_weights(path).weights
-    return found

@@ -68,9 +68,7 @@ def _with_default_models(table: Mapping[str, Any], environment: Mapping[str, str
         large = {"backend": "openai", "name": "gpt-5"}
         unknown = {"unknown_models": {"backend": "openai"}}
     elif key := environment.get("ANTHROPIC_API_KEY"):
-        # Anthropic answers OpenAI-style chat completions at this address:
-        # https://docs.anthropic.com/en/api/openai-sdk
-        backends["anthropic"] = {"kind": "openai", "base_url": "https://api.anthropic.com/v1", "api_key": key}
+        backends["anthropic"] = {"kind": "anthropic", "api_key": key}
         large = {"backend": "anthropic", "name": "claude-sonnet-4-5"}
         unknown = {"unknown_models": {"backend": "anthropic"}}
     server = table.get("server", {})

@@ -139,6 +139,7 @@ class BatchedBackendSettings(Section):
 class HttpBackendSettings(Section):
     """What backends over HTTP share. Absent timeouts: only `timeout_s` bounds the wait."""
 
+    base_url: str
     api_key: str | None = Field(default=None, min_length=1)
     timeout_s: float = Field(default=600.0, gt=0.0)
     connect_timeout_s: float = Field(default=10.0, gt=0.0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import ConfigError, load, parse
-from gateway.settings import OpenAIBackendSettings, Settings
+from gateway.settings import HttpBackendSettings, OpenAIBackendSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = '[models.m]\nbackend = "up"\nname = "n"\n[backends.up]\nkind = "openai"\n'
@@ -58,13 +58,13 @@ def test_without_models_the_built_in_one_is_small_and_large() -> None:
     ("key", "address"),
     [
         ("OPENAI_API_KEY", "https://api.openai.com/v1"),
-        ("ANTHROPIC_API_KEY", "https://api.anthropic.com/v1"),
+        ("ANTHROPIC_API_KEY", "https://api.anthropic.com"),
     ],
 )
 def test_a_key_in_the_environment_makes_that_api_large(key: str, address: str) -> None:
     read = settings("", **{key: "sk-env"})
     backend = read.backends[read.models["large"].backend]
-    assert isinstance(backend, OpenAIBackendSettings)
+    assert isinstance(backend, HttpBackendSettings)
     assert (backend.base_url, backend.api_key) == (address, "sk-env")
     assert read.models["small"].backend == "builtin"
     assert read.server.unknown_models is not None

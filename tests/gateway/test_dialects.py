@@ -11,8 +11,8 @@ import pytest
 from backends.errors import UpstreamCut, UpstreamInvalid
 from backends.protocols import Chunk
 from backends.sse import SseReader
-from gateway.assembly import dialects
 from gateway.errors import RequestError
+from gateway.parts import dialects
 from policies.types import Api, Request
 from tests.gateway.api_cases import CASES, CHAT, COMPLETIONS, MESSAGES, RESPONSES, ApiCase, said
 

@@ -1,0 +1,117 @@
+"""Which part the settings ask for, by its concrete class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends.anthropic import AnthropicBackend
+from backends.http_backend import HttpBackend, Timeouts
+from backends.openai import OpenAIBackend
+from embeddings.protocols import AnswerStore, Embedder
+from gateway.attempts import Resilience
+from gateway.router_weights import read_weights, shipped
+from gateway.settings import (
+    AnthropicBackendSettings,
+    BatchedBackendSettings,
+    HttpBackendSettings,
+    OpenAIBackendSettings,
+    Settings,
+)
+from gateway.settings import Cache as CacheSettings
+from gateway.similarity import min_similarity
+from gateway.wire.chat_dialect import ChatDialect
+from gateway.wire.chat_to_messages import ChatToMessages
+from gateway.wire.completions import CompletionsDialect
+from gateway.wire.completions_to_chat import CompletionsToChat
+from gateway.wire.dialects import Dialects
+from gateway.wire.embeddings import EmbeddingsDialect
+from gateway.wire.messages import MessagesDialect
+from gateway.wire.messages_to_chat import MessagesToChat
+from gateway.wire.responses import ResponsesDialect
+from gateway.wire.responses_to_chat import ResponsesToChat
+from policies.breaker import CircuitBreaker
+from policies.difficulty import DifficultyWeights
+from policies.exact import ExactPolicy
+from policies.protocols import CachePolicy
+from policies.static import StaticPolicy
+
+
+def dialects() -> Dialects:
+    """Every API there is, and every way between two."""
+    return Dialects(
+        [ChatDialect(), CompletionsDialect(), ResponsesDialect(), EmbeddingsDialect(), MessagesDialect()],
+        [ChatToMessages(), MessagesToChat(), ResponsesToChat(), CompletionsToChat()],
+    )
+
+
+def http_backend(name: str, settings: OpenAIBackendSettings | AnthropicBackendSettings) -> HttpBackend:
+    timeouts = Timeouts(
+        total_s=settings.timeout_s,
+        connect_s=settings.connect_timeout_s,
+        first_token_s=settings.first_token_timeout_s,
+        idle_s=settings.idle_timeout_s,
+    )
+    if isinstance(settings, AnthropicBackendSettings):
+        return AnthropicBackend(name, settings.base_url, settings.api_key, timeouts=timeouts)
+    apis = None if settings.apis == "auto" else frozenset(settings.apis)
+    return OpenAIBackend(name, settings.base_url, settings.api_key, timeouts=timeouts, apis=apis)
+
+
+def resilience(settings: HttpBackendSettings | BatchedBackendSettings) -> Resilience:
+    if isinstance(settings, BatchedBackendSettings):
+        return Resilience(retries=0, breaker=CircuitBreaker(failure_share=0.0))
+    breaker = CircuitBreaker(
+        failure_share=settings.breaker_failure_share, cooldown_s=settings.breaker_cooldown_s
+    )
+    hedge_ms = settings.hedge_after_ms
+    return Resilience(
+        retries=settings.retries,
+        total_s=settings.timeout_s,
+        hedge_after_s=None if hedge_ms is None else hedge_ms / 1000,
+        breaker=breaker,
+    )
+
+
+def embedding_names(model: str) -> list[str]:
+    """What clients may call the gateway's own embedding model."""
+    known = {"default": "multilingual-e5-small", "minilm": "all-MiniLM-L6-v2"}
+    return ["lockgate-embedding", known.get(model) or Path(model).name]
+
+
+def semantic(settings: Settings) -> bool:
+    cache = settings.cache
+    return cache.enabled and cache.policy.kind != "exact" and cache.policy.mode != "off"
+
+
+def sqlite(settings: CacheSettings) -> AnswerStore:
+    from embeddings.sqlite_store import SqliteStore
+
+    return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries)
+
+
+def embedder(settings: Settings) -> Embedder:
+    wanted = settings.embeddings
+    if wanted.kind == "sentence-transformers":
+        from embeddings.sentence_transformers_embedder import SentenceTransformersEmbedder
+
+        return SentenceTransformersEmbedder.open(wanted.model, wanted.device)
+    from embeddings.onnx_embedder import OnnxEmbedder
+
+    return OnnxEmbedder.open(wanted.model, wanted.device, wanted.threads)
+
+
+def cache_policy(settings: Settings, space: str | None) -> CachePolicy:
+    if space is None or not semantic(settings):
+        return ExactPolicy()
+    return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
+
+
+def difficulty_weights(settings: Settings, space: str | None) -> dict[str, DifficultyWeights]:
+    """By route. Raises WeightsError."""
+    found = {}
+    for name, route in settings.routes.items():
+        if route.policy.kind == "difficulty":
+            own = route.policy.weights
+            path = shipped(space) if own == "default" else Path(own).expanduser()
+            found[name] = read_weights(path).weights
+    return found
