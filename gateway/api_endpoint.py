@@ -14,6 +14,7 @@ from gateway.generation import ClientContext
 from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body, send_events
 from gateway.pipeline import Pipeline, Reply
 from gateway.recorder import Recorder
+from gateway.repeated import RepeatedRequests
 from gateway.request_headers import (
     HeaderPolicy,
     RequestHeaders,
@@ -51,6 +52,7 @@ class ApiEndpoint:
         self._dialect = dialect
         self._pipeline = pipeline
         self._edge = edge
+        self._repeated = RepeatedRequests()
         self._log = structlog.get_logger("lockgate")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,24 +80,16 @@ class ApiEndpoint:
         client = edge.authenticator.identify(headers)
         trace.tenant, trace.key = client.tenant, client.key
         raw = await read_body(receive, declared=declared_length(headers), limit=edge.max_body_bytes)
-        body = parse_object(raw)
-        asked = self._dialect.check(body)
-        trace.asked_model, trace.stream = asked.model, asked.stream
-        request = Request(
-            api=self._dialect.api,
-            model=asked.model,
-            body=body,
-            tenant=client.tenant,
-            stream=asked.stream,
-            include_usage=asked.include_usage,
-            route_pin=route_pin(headers),
-            cache=cache_directives(headers),
-            variant=edge.header_policy.variant(headers),
-        )
+        marks = (raw, client.tenant, *edge.header_policy.marks(headers))
+        known = self._repeated.get(marks)
+        request, key = known or (self._request(raw, client, headers), None)
+        trace.asked_model, trace.stream = request.model, request.stream
         charge = self._admit(client, request, trace)
         try:
-            reply, key = await self._pipeline.answer_exactly(request, trace)
+            reply, key = await self._pipeline.answer_exactly(request, trace, key)
             if reply is not None:
+                if known is None and key is not None:
+                    self._repeated.add(marks, len(raw), request, key)
                 await send_reply(reply, send, trace)
                 return
             context = ClientContext(
@@ -109,6 +103,22 @@ class ApiEndpoint:
         finally:
             if not trace.led:  # who leads a generation is charged when that ends
                 charge(0, 0.0)
+
+    def _request(self, raw: bytes, client: Client, headers: RequestHeaders) -> Request:
+        """Raises RequestError (400)."""
+        body = parse_object(raw)
+        asked = self._dialect.check(body)
+        return Request(
+            api=self._dialect.api,
+            model=asked.model,
+            body=body,
+            tenant=client.tenant,
+            stream=asked.stream,
+            include_usage=asked.include_usage,
+            route_pin=route_pin(headers),
+            cache=cache_directives(headers),
+            variant=self._edge.header_policy.variant(headers),
+        )
 
     def _admit(self, client: Client, request: Request, trace: Trace) -> Charge:
         """Counts the request against the limits of its key. Raises RequestError (429)."""

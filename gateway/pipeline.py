@@ -45,11 +45,14 @@ class Pipeline:
         self._lookup = lookup
         self.generation = generation
 
-    async def answer_exactly(self, request: Request, trace: Trace) -> tuple[Reply | None, bytes | None]:
-        """The reply to a request that has been answered before, if it is kept; and the request's exact key,
-        for `answer_otherwise`. Raises RequestError for a model that nobody knows."""
+    async def answer_exactly(
+        self, request: Request, trace: Trace, key: bytes | None = None
+    ) -> tuple[Reply | None, bytes | None]:
+        """The reply to a request that has been answered before, if it is kept; and the request's exact key
+        (`key`, where it is known already), for `answer_otherwise`. Raises RequestError for a model that
+        nobody knows."""
         trace.reference = reference_price(self._catalog.find(request.model))
-        key = self._lookup.exact_key(request)
+        key = key or self._lookup.exact_key(request)
         entry = None if key is None else await self._lookup.find(key, request)
         if entry is None:
             return None, key

@@ -67,10 +67,15 @@ class HeaderPolicy:
         self._also = frozenset(name.lower() for name in also)
         self._shown_upstream = lru_cache(maxsize=1024)(self._name_shown)
         self._variant = [name.encode() for name in sorted(ANSWER_CHANGING_HEADERS | self._also)]
+        self._marks = [b"cache-control", b"x-lockgate-route", *self._variant]
 
     def _name_shown(self, name: bytes) -> str:
         text = name.decode("latin-1")
         return text if upstream_may_see(text, self._also) else ""
+
+    def marks(self, headers: RequestHeaders) -> list[bytes | None]:
+        """All that a Request takes from the headers, as it came."""
+        return [headers.get(name) for name in self._marks]
 
     def variant(self, headers: RequestHeaders) -> dict[str, str]:
         """Those that pick another behaviour of the API, and so are part of who may share an answer: what the
