@@ -41,8 +41,8 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     truncated: bool = False
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    cost_usd: float = 0.0
-    saved_usd: float = 0.0
+    cost_usd: float | None = None
+    saved_usd: float | None = None
     ms: float = 0.0
     stages_ms: Mapping[str, float] = {}
     attempts: Sequence[str] = ()
@@ -108,10 +108,10 @@ def _line(trace: Trace) -> RequestLine:
         truncated=trace.truncated,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
-        cost_usd=trace.cost_usd,
-        saved_usd=trace.saved_usd,
+        cost_usd=trace.cost_usd or None,
+        saved_usd=trace.saved_usd or None,
         ms=round(trace.seconds() * 1000, 2),
         stages_ms={name: round(seconds * 1000, 2) for name, seconds in trace.stages.items()},
-        attempts=[f"{one} {one.model} {one.seconds * 1000:.0f} ms" for one in trace.attempts],
+        attempts=tuple(f"{one} {one.model} {one.seconds * 1000:.0f} ms" for one in trace.attempts),
         error=trace.error,
     )

@@ -10,8 +10,12 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway import request_log
-from gateway.recorder import RequestLine
+from gateway.ledger import Ledger
+from gateway.ledger_store import LedgerStore
+from gateway.metrics import Metrics
+from gateway.recorder import Recorder, RequestLine
 from gateway.request_log import JsonRequestLog
+from gateway.trace import Trace
 
 
 def line(**fields: object) -> RequestLine:
@@ -69,3 +73,15 @@ async def test_a_reader_that_is_gone_does_no_harm() -> None:
     log = JsonRequestLog(FakeBrokenPipe())
     log.write(line())
     log.flush()
+
+
+async def test_a_refused_request_says_no_more_than_there_is() -> None:
+    stream = io.BytesIO()
+    log = JsonRequestLog(stream)
+    ledger = Ledger(LedgerStore(None))
+    recorder = Recorder(Metrics(), ledger, log.write)
+    recorder.record(Trace(request_id="r", status=400, error="max_tokens: the field is missing."))
+    log.flush()
+    ledger.close()
+    (told,) = written(stream)
+    assert told.keys() == {"event", "timestamp", "level", "request_id", "api", "status", "ms", "error"}
