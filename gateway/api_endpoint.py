@@ -2,83 +2,36 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
-import structlog
 from starlette.types import Receive, Scope, Send
 
-from gateway.auth import Authenticator, Client
-from gateway.errors import RequestError
+from gateway.auth import Client
+from gateway.endpoint import JSON, Edge, Endpoint
 from gateway.generation import ClientContext
-from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body, send_events
+from gateway.http import cancelled_when_client_leaves, read_body, send_body, send_events
 from gateway.pipeline import Pipeline, Reply
-from gateway.recorder import Recorder
 from gateway.repeated import RepeatedRequests
-from gateway.request_headers import (
-    HeaderPolicy,
-    RequestHeaders,
-    cache_directives,
-    declared_length,
-    request_id,
-    route_pin,
-)
-from gateway.trace import Trace, visible
+from gateway.request_headers import RequestHeaders, cache_directives, declared_length, route_pin
+from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.validation import parse_object
 from policies.requirements import estimated_tokens
 from policies.types import Request
 
-JSON = b"application/json"
-GATEWAY_FAILED = RequestError("The gateway failed on this request.", status=500, kind="server_error")
-CLIENT_LEFT_STATUS = 499
-"""What a request that its client gave up is counted as (nginx's number for it)."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """What all endpoints have in common."""
-
-    authenticator: Authenticator
-    recorder: Recorder
-    header_policy: HeaderPolicy
-    max_body_bytes: int
-
-
-class ApiEndpoint:
-    """An ASGI application, with no layer between the server and the pipeline."""
+class ApiEndpoint(Endpoint):
+    """No layer stands between the server and the pipeline."""
 
     def __init__(self, dialect: Dialect, pipeline: Pipeline, edge: Edge) -> None:
+        super().__init__(edge, dialect.error_body, api=dialect.api)
         self._dialect = dialect
         self._pipeline = pipeline
-        self._edge = edge
         self._repeated = RepeatedRequests()
-        self._log = structlog.get_logger("lockgate")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        trace = Trace(request_id=request_id(headers), api=self._dialect.api)
-        try:
-            await self._answer(headers, receive, send, trace)
-        except ClientLeft:
-            trace.status = CLIENT_LEFT_STATUS
-        except RequestError as error:
-            trace.status, trace.error = error.status, str(error)
-            sent = [*trace.headers(), *error_headers(error, trace)]
-            await send_body(send, error.status, sent, self._dialect.error_body(error), JSON)
-        except Exception as error:  # noqa: BLE001 - the edge: told in the log, not to the client
-            begun, trace.status, trace.error = trace.status, 500, type(error).__name__
-            self._log.exception("failed", request_id=trace.request_id)
-            if not begun:
-                await send_body(send, 500, trace.headers(), self._dialect.error_body(GATEWAY_FAILED), JSON)
-        finally:
-            trace.ended = time.perf_counter()
-            self._edge.recorder.record(trace)
-
-    async def _answer(self, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace) -> None:
+    async def answer(
+        self, scope: Scope, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace
+    ) -> None:
         edge = self._edge
-        client = edge.authenticator.identify(headers)
-        trace.tenant, trace.key = client.tenant, client.key
+        client = self.identify(headers, trace)
         raw = await read_body(receive, declared=declared_length(headers), limit=edge.max_body_bytes)
         marks = (raw, client.tenant, *edge.header_policy.marks(headers))
         known = self._repeated.get(marks)
@@ -154,14 +107,3 @@ async def send_reply(reply: Reply, send: Send, trace: Trace) -> None:
         await send_events(send, trace.headers(), reply.frames)
     finally:
         await reply.frames.aclose()
-
-
-def error_headers(error: RequestError, trace: Trace) -> list[tuple[bytes, bytes]]:
-    """What an upstream, or a limit, wants its client to know of an error."""
-    headers = error.headers
-    if trace.limits:  # the client has Lockgate's limits, not those of the upstream's account
-        headers = {name: value for name, value in headers.items() if not name.startswith("x-ratelimit-")}
-    if len(trace.attempts) > 1 and "x-should-retry" not in headers:
-        # The official clients would multiply our attempts by theirs.
-        headers = {**headers, "x-should-retry": "false"}
-    return [(name.encode(), visible(value)) for name, value in headers.items()]

@@ -14,12 +14,12 @@ from embeddings.engine_thread import EngineThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway import parts
-from gateway.api_endpoint import Edge
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
 from gateway.degradation import Degradation
 from gateway.embedding_backend import EmbeddingBackend
+from gateway.endpoint import Edge
 from gateway.generation import Generation
 from gateway.health import HealthBoard
 from gateway.housekeeping import Housekeeping

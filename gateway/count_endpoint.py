@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import orjson
-import structlog
 from starlette.types import Receive, Scope, Send
 
 from backends.errors import BackendError
 from backends.forwarding import client_may_see
 from backends.protocols import RawAnswer, RawCall
-from gateway.api_endpoint import CLIENT_LEFT_STATUS, GATEWAY_FAILED, JSON, Edge, error_headers
 from gateway.catalog import Catalog, Model, Route
+from gateway.endpoint import JSON, Edge, Endpoint, count_request
 from gateway.errors import RequestError, from_backend
-from gateway.http import ClientLeft, cancelled_when_client_leaves, read_body, send_body
+from gateway.http import cancelled_when_client_leaves, read_body, send_body
 from gateway.raw_endpoint import ForwardingBackend, forwarder
-from gateway.request_headers import RequestHeaders, declared_length, request_id
+from gateway.request_headers import RequestHeaders, declared_length
 from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.messages_fields import check_count
@@ -32,47 +30,25 @@ MAX_ANSWER_BYTES = 1_000_000
 _MISSING_PATH_STATUSES = (404, 405, 501)
 
 
-class CountTokensEndpoint:
+class CountTokensEndpoint(Endpoint):
     """Costs nothing and is not cached."""
 
     def __init__(self, dialect: Dialect, catalog: Catalog, edge: Edge) -> None:
-        self._dialect = dialect
+        super().__init__(edge, dialect.error_body, api="messages", route="count_tokens")
         self._catalog = catalog
-        self._edge = edge
-        self._log = structlog.get_logger("lockgate")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        trace = Trace(request_id=request_id(headers), api="messages", route="count_tokens")
-        try:
-            await self._count(headers, receive, send, trace)
-        except ClientLeft:
-            trace.status = CLIENT_LEFT_STATUS
-        except RequestError as error:
-            trace.status, trace.error = error.status, str(error)
-            sent = [*trace.headers(), *error_headers(error, trace)]
-            await send_body(send, error.status, sent, self._dialect.error_body(error), JSON)
-        except Exception as error:  # noqa: BLE001 - the edge: told in the log, not to the client
-            begun, trace.status, trace.error = trace.status, 500, type(error).__name__
-            self._log.exception("failed", request_id=trace.request_id)
-            if not begun:
-                await send_body(send, 500, trace.headers(), self._dialect.error_body(GATEWAY_FAILED), JSON)
-        finally:
-            trace.ended = time.perf_counter()
-            self._edge.recorder.record(trace)
-
-    async def _count(self, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace) -> None:
+    async def answer(
+        self, scope: Scope, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace
+    ) -> None:
         edge = self._edge
-        client = edge.authenticator.identify(headers)
-        trace.tenant, trace.key = client.tenant, client.key
+        client = self.identify(headers, trace)
         raw = await read_body(receive, declared=declared_length(headers), limit=edge.max_body_bytes)
         body = parse_object(raw)
         trace.asked_model = check_count(body).model
         model = _counted_for(self._catalog.find(trace.asked_model))
         trace.cache, trace.reason = "bypass", "a count is not cached"
         trace.model, trace.backend = model.upstream_name, model.backend.name
-        if client.limits is not None and client.key is not None:
-            trace.limits = client.limits.admit(client.key, 0).headers()
+        count_request(client, trace)
         backend = forwarder(model.backend) if "messages" in model.backend.apis else None
         counted = None
         if backend is not None:

@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from backends.errors import BackendError
 from backends.protocols import RawCall
-from gateway.api_endpoint import Edge
 from gateway.catalog import Catalog
+from gateway.endpoint import Edge
 from gateway.errors import RequestError
 from gateway.raw_endpoint import forwarder
 from gateway.request_headers import request_id

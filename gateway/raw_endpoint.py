@@ -10,11 +10,11 @@ from starlette.types import Receive, Scope, Send
 from backends.errors import BackendError
 from backends.forwarding import raw_upstream_headers
 from backends.protocols import Backend, RawAnswer, RawBackend, RawCall
-from gateway.api_endpoint import CLIENT_LEFT_STATUS, JSON, Edge, error_headers
 from gateway.catalog import Catalog
+from gateway.endpoint import Edge, Endpoint, count_request
 from gateway.errors import RequestError, from_backend, openai_error_body
-from gateway.http import ClientLeft, StreamedBody, cancelled_when_client_leaves, send_body, send_pieces
-from gateway.request_headers import request_id
+from gateway.http import StreamedBody, cancelled_when_client_leaves, send_pieces
+from gateway.request_headers import RequestHeaders
 from gateway.trace import Trace
 
 ROUTE = "raw"
@@ -22,36 +22,17 @@ ROUTE = "raw"
 _BODILESS = ("GET", "HEAD", "DELETE", "OPTIONS")
 
 
-class RawEndpoint:
+class RawEndpoint(Endpoint):
     """Files, audio, images, batches, fine-tuning, multipart or binary: nothing is read, changed or kept."""
 
     def __init__(self, catalog: Catalog, edge: Edge) -> None:
+        super().__init__(edge, openai_error_body, api="raw", route=ROUTE)
         self._catalog = catalog
-        self._edge = edge
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        trace = Trace(request_id=request_id(headers), api="raw", route=ROUTE)
-        try:
-            await self._pass(scope, headers, receive, send, trace)
-        except ClientLeft:
-            trace.status = CLIENT_LEFT_STATUS
-        except RequestError as error:
-            trace.status, trace.error = error.status, str(error)
-            sent = [*trace.headers(), *error_headers(error, trace)]
-            await send_body(send, error.status, sent, openai_error_body(error), JSON)
-        except BaseException as error:
-            trace.status, trace.error = 500, type(error).__name__
-            raise
-        finally:
-            trace.ended = time.perf_counter()
-            self._edge.recorder.record(trace)
-
-    async def _pass(
-        self, scope: Scope, headers: dict[bytes, bytes], receive: Receive, send: Send, trace: Trace
+    async def answer(
+        self, scope: Scope, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace
     ) -> None:
-        client = self._edge.authenticator.identify(headers)
-        trace.tenant, trace.key = client.tenant, client.key
+        client = self.identify(headers, trace)
         backend = forwarder(self._catalog.unknown)
         path = _path_below_v1(scope)
         if backend is None or path is None:
@@ -61,9 +42,7 @@ class RawEndpoint:
                 status=404,
                 code="unknown_path",
             )
-        if client.limits is not None and client.key is not None:
-            admission = client.limits.admit(client.key, 0)
-            trace.limits = admission.headers()
+        count_request(client, trace)
         trace.cache, trace.reason, trace.backend = "bypass", "passed through as it is", backend.name
         body = None if _has_no_body(scope["method"], headers) else StreamedBody(receive)
         listed = [(name.decode("latin-1"), _text(value)) for name, value in scope["headers"]]
@@ -131,7 +110,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
 
 
-def _has_no_body(method: str, headers: dict[bytes, bytes]) -> bool:
+def _has_no_body(method: str, headers: RequestHeaders) -> bool:
     if b"transfer-encoding" in headers:
         return False
     length = headers.get(b"content-length")
