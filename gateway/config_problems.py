@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.settings import AuthKey, Settings
+from gateway.settings import BACKEND_KINDS, AuthKey, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,7 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 def problems_of(error: ValidationError, table: Mapping[str, Any]) -> list[Problem]:
     found: dict[str, Problem] = {}
     for item in error.errors(include_url=False):
-        # A union reports the branch it tried as a further step of the path: not part of the key.
-        steps = [step for step in item["loc"] if _in_path(step)]
+        steps = _steps(item["loc"])
         key = ".".join(str(step) for step in steps)
         problem = Problem(key=key, value=shown(key, _value_at(table, steps)), expected=_expected(dict(item)))
         if key in found and problem.expected not in found[key].expected:
@@ -58,9 +57,16 @@ def problems_of(error: ValidationError, table: Mapping[str, Any]) -> list[Proble
     return list(found.values())
 
 
-def _in_path(step: str | int) -> bool:
-    text = str(step)
-    return not (text in ("batched", "openai", "float", "constrained-float") or "[" in text)
+def _steps(location: tuple[str | int, ...]) -> list[str | int]:
+    """The path of the key: a union reports the branch it tried as a further step, which is no part of it."""
+    steps = list(location)
+    if steps[0] == "backends" and len(steps) > 2 and steps[2] in BACKEND_KINDS:
+        del steps[2]
+    # The first two steps are a table and a name that the user chose, whatever it is.
+    further = [
+        step for step in steps[2:] if step not in ("float", "constrained-float") and "[" not in str(step)
+    ]
+    return steps[:2] + further
 
 
 def _expected(item: dict[str, Any]) -> str:
@@ -74,9 +80,9 @@ def _expected(item: dict[str, Any]) -> str:
     if kind == "literal_error":
         return f"one of {context['expected']}".replace(" or ", ", ")
     if kind == "union_tag_invalid":
-        return f"kind to be one of {context['expected_tags']}"
+        return f"kind to be one of {', '.join(BACKEND_KINDS)}"
     if kind == "union_tag_not_found":
-        return "a kind: batched or openai"
+        return f"a kind: one of {', '.join(BACKEND_KINDS)}"
     bounds = [f"{words} {context[name]:g}" for name, words in _BOUNDS.items() if name in context]
     return f"a number of {' and '.join(bounds)}" if bounds else str(item["msg"])
 

@@ -165,6 +165,7 @@ class AnthropicBackendSettings(HttpBackendSettings):
 BackendSettings = Annotated[
     BatchedBackendSettings | OpenAIBackendSettings | AnthropicBackendSettings, Field(discriminator="kind")
 ]
+BACKEND_KINDS = ("batched", "openai", "anthropic")
 
 
 class Settings(Section):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.config import ConfigError, load, parse
-from gateway.settings import HttpBackendSettings, OpenAIBackendSettings, Settings
+from gateway.settings import BACKEND_KINDS, HttpBackendSettings, OpenAIBackendSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = '[models.m]\nbackend = "up"\nname = "n"\n[backends.up]\nkind = "openai"\n'
@@ -113,11 +113,15 @@ def test_an_unset_admin_token_is_none_and_other_secrets_are_missed() -> None:
         ("[zzz]\na = 1", "zzz: expected one of the known keys auth, backends, cache"),
         ("[server]\nprot = 1", "server.prot = 1: expected one of the known keys admin_token, forward"),
         ("[server.unknown_models]\n", "server.unknown_models.backend: expected a value; the key is missing"),
-        ('[backends.a]\nkind = "x"', "backends.a: expected kind to be one of 'batched', 'openai'"),
-        ("[backends.a]\n", "backends.a: expected a kind: batched or openai"),
+        ('[backends.a]\nkind = "x"', "backends.a: expected kind to be one of batched, openai, anthropic"),
+        ("[backends.a]\n", "backends.a: expected a kind: one of batched, openai, anthropic"),
         (
-            '[backends.a]\nkind = "openai"\nbase = 1',
-            "backends.a.base = 1: expected one of the known keys api_key",
+            '[backends.openai]\nkind = "openai"\nbase = 1',
+            "backends.openai.base = 1: expected one of the known keys api_key",
+        ),
+        (
+            '[backends.a]\nkind = "anthropic"\ntimeout_s = -1',
+            "backends.a.timeout_s = -1: expected a number of more than 0",
         ),
         ('[backends.a]\nkind = "openai"\nbase_url = "localhost"', "begins with http:// or https://"),
         ('[models.m]\nbackend = "no"', 'models.m.backend = "no": expected the name of a [backends.…] table'),
@@ -155,3 +159,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_every_default_value_is_valid() -> None:
     dumped: dict[str, Any] = Settings().model_dump(exclude_none=True)
     assert Settings.model_validate(dumped) == Settings()
+
+
+def test_every_kind_of_backend_is_named_in_errors() -> None:
+    mapping = Settings.model_json_schema()["properties"]["backends"]["additionalProperties"]["discriminator"]
+    assert set(mapping["mapping"]) == set(BACKEND_KINDS)
