@@ -86,6 +86,7 @@ class BatchedBackend:
     async def _answer(self, call: Call) -> AsyncGenerator[Chunk, None]:
         job = self._job_of(call)
         ticket = self._dispatcher.enqueue(job, streamed=call.stream)
+        call.report.requests += 1
         answer = Answer(
             answer_id=f"chatcmpl-{uuid.uuid4().hex}", model=self._model_of(call), created=int(time.time())
         )

@@ -141,6 +141,12 @@ async def test_a_stream_gives_usage_asked_or_not(backend: Backend, options: dict
     assert usages[0]["total_tokens"] == usages[0]["prompt_tokens"] + usages[0]["completion_tokens"] > 0
 
 
+async def test_a_call_tells_how_many_requests_it_took(backend: Backend) -> None:
+    asked = call()
+    await collect(backend, asked)
+    assert asked.report.requests == 1
+
+
 async def test_an_answer_in_progress_counts_as_load(backend: Backend) -> None:
     answer = begin(backend, call(stream=True, max_tokens=LONG))
     await anext(answer)
