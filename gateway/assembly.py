@@ -30,9 +30,9 @@ from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
 from gateway.prices import FREE, PriceList, unknown_notice
-from gateway.recorder import Recorder, RequestLine
+from gateway.recorder import Recorder
 from gateway.request_headers import HeaderPolicy
-from gateway.request_log import silent
+from gateway.request_log import NoRequestLog, RequestLog
 from gateway.settings import BatchedBackendSettings, Settings
 
 Announce = Callable[[str, str], None]
@@ -67,7 +67,7 @@ async def assemble(
     *,
     backends: Mapping[str, Backend] | None = None,
     embedder: Embedder | None = None,
-    log: Callable[[RequestLine], None] = silent,
+    log: RequestLog | None = None,
 ) -> Gateway:
     """Start every part. Raises EmbedderError, StoreError, EngineUnavailable or ConfigError, each with one
     line that says what to do; what had started is then closed again.
@@ -76,7 +76,7 @@ async def assemble(
     starting those of the settings. The backends stay their owner's to close. `log` takes a line for each
     request.
     """
-    starting = _Starting(settings, announce, backends or {}, embedder, log)
+    starting = _Starting(settings, announce, backends or {}, embedder, log or NoRequestLog())
     try:
         return await starting.gateway()
     except BaseException:
@@ -93,16 +93,19 @@ class _Starting:
         announce: Announce,
         running: Mapping[str, Backend],
         embedder: Embedder | None,
-        log: Callable[[RequestLine], None],
+        log: RequestLog,
     ) -> None:
-        self._log_write = log
+        self._log = log
         self._running = running
         self._embedder = embedder
         self._settings = settings
         self._announce = announce
         self._metrics = Metrics()
         self._degradation = Degradation(self._metrics)
-        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = [self._flush_log]
+
+    async def _flush_log(self) -> None:
+        self._log.flush()
 
     async def close(self) -> None:
         while self._closers:
@@ -165,7 +168,7 @@ class _Starting:
                 authenticator=Authenticator(
                     settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
                 ),
-                recorder=Recorder(self._metrics, ledger, self._log_write),
+                recorder=Recorder(self._metrics, ledger, self._log.write),
                 header_policy=HeaderPolicy(settings.server.forward_headers),
                 max_body_bytes=settings.server.max_body_bytes,
             ),

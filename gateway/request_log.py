@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import msgspec
 import structlog
@@ -12,6 +12,14 @@ from gateway.recorder import RequestLine
 
 FLUSH_AFTER_S = 0.1
 MAX_BUFFERED_BYTES = 256 * 1024
+
+
+class RequestLog(Protocol):
+    """Takes a line for each request. `flush` writes what waits."""
+
+    def write(self, line: RequestLine) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 class JsonRequestLog:
@@ -49,13 +57,24 @@ class JsonRequestLog:
                 pass  # whoever read the log is gone; requests are answered all the same
 
 
-def console(line: RequestLine) -> None:
+class ConsoleRequestLog:
     """For a terminal: through structlog, in columns."""
-    fields = msgspec.to_builtins(line)
-    for name in ("event", "timestamp", "level"):
-        del fields[name]
-    structlog.get_logger("lockgate").info("request", **fields)
+
+    def write(self, line: RequestLine) -> None:
+        fields = msgspec.to_builtins(line)
+        for name in ("event", "timestamp", "level"):
+            del fields[name]
+        structlog.get_logger("lockgate").info("request", **fields)
+
+    def flush(self) -> None:
+        """Nothing waits."""
 
 
-def silent(line: RequestLine) -> None:
-    """Nowhere."""
+class NoRequestLog:
+    """Writes nowhere."""
+
+    def write(self, line: RequestLine) -> None:
+        """Forgets it."""
+
+    def flush(self) -> None:
+        """Nothing waits."""

@@ -64,11 +64,11 @@ async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) 
 
     from gateway.app import build_app
     from gateway.assembly import assemble
-    from gateway.request_log import JsonRequestLog, console
+    from gateway.request_log import ConsoleRequestLog, JsonRequestLog
 
     announce("lockgate", importlib.metadata.version("lockgate"))
-    request_log = JsonRequestLog(sys.stderr.buffer)
-    gateway = await assemble(settings, announce, log=request_log.write if as_json else console)
+    log = JsonRequestLog(sys.stderr.buffer) if as_json else ConsoleRequestLog()
+    gateway = await assemble(settings, announce, log=log)
     config = uvicorn.Config(
         build_app(gateway),
         http="httptools",
@@ -83,10 +83,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) 
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     announce("listening", f"http://{address}  (base_url for clients: http://{address}/v1)")
-    try:
-        await uvicorn.Server(config).serve(sockets=[listener])
-    finally:
-        request_log.flush()
+    await uvicorn.Server(config).serve(sockets=[listener])
 
 
 def _relieve_the_collector() -> None:

@@ -17,7 +17,7 @@ from embeddings.protocols import Encoding
 from gateway.app import build_app
 from gateway.assembly import Gateway, assemble
 from gateway.config import parse
-from gateway.request_log import console
+from gateway.request_log import ConsoleRequestLog
 from policies.types import Api
 from tests.entries import unit_vector
 
@@ -160,7 +160,7 @@ async def running(**settings: Any) -> AsyncIterator[Running]:
     backend, embedder = FakeBackend(), FakeTopicEmbedder()
     read = parse({**SETTINGS, **settings}, {}, source="test")
     gateway = await assemble(
-        read, lambda part, state: None, backends={"fake": backend}, embedder=embedder, log=console
+        read, lambda part, state: None, backends={"fake": backend}, embedder=embedder, log=ConsoleRequestLog()
     )
     test = Running(gateway, backend, embedder)
     try:
