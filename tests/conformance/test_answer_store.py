@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from embeddings.memory_store import MemoryStore
 from embeddings.protocols import AnswerStore, Entry, StoreError
@@ -254,13 +255,13 @@ def unstorable() -> dict[str, Entry]:
     assert entry.vector is not None
     replace = dataclasses.replace
     return {
-        "body": replace(entry, answer=replace(answer, body={"x": {1, 2}})),
-        "integer": replace(entry, answer=replace(answer, body={"x": 2**70})),
+        "body": replace(entry, answer=structs.replace(answer, body={"x": {1, 2}})),
+        "integer": replace(entry, answer=structs.replace(answer, body={"x": 2**70})),
         "surrogate": replace(entry, text="\ud800"),
         "tenant": replace(entry, tenant="\ud800"),
-        "tokens": replace(entry, answer=replace(answer, prompt_tokens=-1)),
-        "many tokens": replace(entry, answer=replace(answer, completion_tokens=2**63)),
-        "cost": replace(entry, answer=replace(answer, cost_usd=float("nan"))),
+        "tokens": replace(entry, answer=structs.replace(answer, prompt_tokens=-1)),
+        "many tokens": replace(entry, answer=structs.replace(answer, completion_tokens=2**63)),
+        "cost": replace(entry, answer=structs.replace(answer, cost_usd=float("nan"))),
         "expiry": replace(entry, expires_at=float("inf")),
         "norm": replace(entry, vector=entry.vector * 2),
         "nan": replace(entry, vector=entry.vector * np.float32("nan")),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from embeddings.entry_record import to_entry, to_record, to_vectors
 from embeddings.protocols import StoreError
@@ -25,14 +26,14 @@ JSON = st.recursive(
 @given(body=st.dictionaries(st.text(st.characters(codec="utf-8")), JSON, max_size=4))
 def test_any_json_body_comes_back_as_it_was(body: dict[str, object]) -> None:
     entry = make_entry("q")
-    entry = dataclasses.replace(entry, vector=None, answer=dataclasses.replace(entry.answer, body=body))
+    entry = dataclasses.replace(entry, vector=None, answer=structs.replace(entry.answer, body=body))
     assert to_entry(0, to_record(entry)) == entry
 
 
 def test_order_of_fields_is_kept() -> None:
     entry = make_entry("q")
     body = {"z": 1, "a": 2, "m": {"y": 1, "b": 2}}
-    entry = dataclasses.replace(entry, answer=dataclasses.replace(entry.answer, body=body))
+    entry = dataclasses.replace(entry, answer=structs.replace(entry.answer, body=body))
     back = to_entry(0, to_record(entry)).answer.body
     assert list(back) == ["z", "a", "m"]
     assert list(back["m"]) == ["y", "b"]
@@ -84,4 +85,4 @@ def test_times_must_be_finite(number: float) -> None:
     with pytest.raises(StoreError, match="finite"):
         to_record(dataclasses.replace(entry, expires_at=number))
     with pytest.raises(StoreError, match="finite"):
-        to_record(dataclasses.replace(entry, answer=dataclasses.replace(entry.answer, created_at=number)))
+        to_record(dataclasses.replace(entry, answer=structs.replace(entry.answer, created_at=number)))
