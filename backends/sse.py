@@ -69,14 +69,15 @@ class SseReader:
         """The data of each event, when `data` holds nothing but whole events of one `data:` line each that
         end in LF, as most servers send them; else None, and `feed` is to be called. Event i is 8 bytes
         longer than its data: `data: ` before it, the blank line after it."""
-        if self._parts or self._after_cr or not data.endswith(b"\n\n") or b"\r" in data:
+        if self._parts or self._after_cr or b"\r" in data or len(data) > self._max_event_bytes:
             return None
-        blocks = data[:-2].split(b"\n\n")
-        for block in blocks:
-            if not block.startswith(b"data: ") or b"\n" in block or len(block) > self._max_event_bytes:
-                return None
+        if not (data.startswith(b"data: ") and data.endswith(b"\n\n")):
+            return None
+        simple = data[6:-2].split(b"\n\ndata: ")
+        if data.count(b"\n") != 2 * len(simple):  # a comment, a further line, another field
+            return None
         self._begun = True
-        return [block[6:] for block in blocks]
+        return simple
 
     def flush(self) -> Event | None:
         """The event left when the stream has ended, if any."""

@@ -123,3 +123,33 @@ def test_events_ahead_of_one_too_large_are_seen() -> None:
     events, refused = read(b"data: a\n\ndata: " + b"x" * 100, max_event_bytes=10)
     assert said(events) == [(b"a", "message")]
     assert refused
+
+
+@settings(deadline=None)
+@given(stream=_STREAM)
+def test_what_is_split_as_simple_is_what_is_read(stream: bytes) -> None:
+    simple = SseReader().simple(stream)
+    if simple is not None:
+        assert [(data, "message") for data in simple] == said(read(stream)[0])
+        assert sum(len(data) + 8 for data in simple) == len(stream)
+
+
+@pytest.mark.parametrize(
+    ("stream", "simple"),
+    [
+        (b"data: a\n\n", [b"a"]),
+        (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: \n\n", [b""]),
+        (b"data: a\n\n: note\n\n", None),
+        (b"data: a\ndata: b\n\n", None),
+        (b"data: a\n\n\n\n", None),
+        (b"data: a\n\nevent: x\ndata: b\n\n", None),
+        (b"data: a\r\n\r\n", None),
+        (b"data: a\n\ndata: b", None),
+        (b": note\n\ndata: a\n\n", None),
+    ],
+)
+def test_simple_is_nothing_but_one_line_of_data_for_each_event(
+    stream: bytes, simple: list[bytes] | None
+) -> None:
+    assert SseReader().simple(stream) == simple
