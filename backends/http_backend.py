@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -46,7 +47,7 @@ class Timeouts:
     idle_s: float | None = None
 
 
-class HttpBackend:
+class HttpBackend(ABC):
     """Base of the backends over HTTP. Subclasses say where each API lives and which headers it needs."""
 
     paths: ClassVar[Mapping[Api, str]]
@@ -195,9 +196,9 @@ class HttpBackend:
     def _defaults(self) -> dict[str, str]:
         return {"user-agent": USER_AGENT, **self._needed}
 
+    @abstractmethod
     def _authorization(self, credential: str | None) -> dict[str, str]:
         """The headers that prove who asks: the backend's own key, else the client's credential."""
-        raise NotImplementedError
 
     def _raw_url(self, path: str) -> str:
         """Where a request of the path after `/v1/` is passed through to."""

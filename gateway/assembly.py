@@ -237,7 +237,7 @@ class _Starting:
                     threads=settings.threads,
                     max_queue=settings.max_queue,
                 )
-                batched = BatchedBackend(name, config, observer=self._metrics)
+                batched = BatchedBackend(name, config, observer=self._metrics.engine)
                 self._closers.append(batched.aclose)
                 await batched.start()
                 self._announce("engine", (await batched.health()).detail)

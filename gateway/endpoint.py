@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -34,7 +35,7 @@ class Edge:
     max_body_bytes: int
 
 
-class Endpoint:
+class Endpoint(ABC):
     """An ASGI application. Subclasses answer; `error_body` writes an error in the shape of their API."""
 
     def __init__(
@@ -51,11 +52,11 @@ class Endpoint:
         self._route = route
         self._log = structlog.get_logger("lockgate")
 
+    @abstractmethod
     async def answer(
         self, scope: Scope, headers: RequestHeaders, receive: Receive, send: Send, trace: Trace
     ) -> None:
         """Sets `trace.status` when it begins to send. Raises RequestError and ClientLeft."""
-        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers: dict[bytes, bytes] = dict(scope["headers"])

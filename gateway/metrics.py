@@ -6,13 +6,12 @@ from prometheus_client import (
     CollectorRegistry,
     Counter,
     Gauge,
-    Histogram,
     disable_created_metrics,
     generate_latest,
 )
 
-from backends.protocols import Load
-from gateway.counters import LoopCounter, LoopHistogram
+from gateway.counters import SECONDS, LoopCounter, LoopHistogram
+from gateway.engine_metrics import EngineMetrics
 from gateway.trace import Trace
 from policies.types import Usage
 
@@ -20,15 +19,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # they would double every scrape
 
-_SECONDS = (
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
-)  # fmt: skip
-_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _MAX_MODEL_LABELS = 100
 
 
 class Metrics:
-    """One registry for one gateway. Also the observer of the built-in engine's batches."""
+    """One registry for one gateway."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -42,11 +37,11 @@ class Metrics:
             "lockgate_request_seconds",
             "From the request's last byte to the answer's last byte",
             ["cache"],
-            _SECONDS,
+            SECONDS,
             registry,
         )
         self.stage_seconds = LoopHistogram(
-            "lockgate_stage_seconds", "Time in one stage", ["stage"], _SECONDS, registry
+            "lockgate_stage_seconds", "Time in one stage", ["stage"], SECONDS, registry
         )
         self.tokens = LoopCounter(
             "lockgate_tokens_total", "Tokens of generated answers", ["direction", "model"], registry
@@ -77,21 +72,6 @@ class Metrics:
             "Questions longer than the embedder's window",
             registry=registry,
         )
-        self.batch_size = Histogram(
-            "lockgate_batch_size", "Jobs in the built-in engine", buckets=_BATCHES, registry=registry
-        )
-        self.batch_wait_seconds = Histogram(
-            "lockgate_batch_wait_seconds",
-            "Wait for a place in the batch",
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.kv_cache_usage = Gauge(
-            "lockgate_kv_cache_usage_ratio", "Used share of the built-in engine's KV cache", registry=registry
-        )
-        self.engine_restarts = Counter(
-            "lockgate_engine_restarts_total", "Restarts of the built-in engine's process", registry=registry
-        )
         self.backend_up = Gauge(
             "lockgate_backend_up", "1 when the last health check passed", ["backend"], registry=registry
         )
@@ -105,6 +85,7 @@ class Metrics:
             "lockgate_flights", "Upstream calls that equal requests may share now", registry=registry
         )
         self.tasks = Gauge("lockgate_tasks", "asyncio tasks, that of the scrape included", registry=registry)
+        self.engine = EngineMetrics(registry)
         self._models: set[str] = set()
 
     def record(self, trace: Trace) -> None:
@@ -129,17 +110,6 @@ class Metrics:
         self.tokens.inc(("input", model), usage.prompt_tokens)
         self.tokens.inc(("output", model), usage.completion_tokens)
         self.cost_usd.inc((model,), cost_usd)
-
-    def job_started(self, *, wait_s: float, batch_size: int) -> None:
-        self.batch_wait_seconds.observe(wait_s)
-        self.batch_size.observe(batch_size)
-
-    def load_changed(self, load: Load) -> None:
-        if load.kv_usage is not None:
-            self.kv_cache_usage.set(load.kv_usage)
-
-    def worker_restarted(self, reason: str) -> None:
-        self.engine_restarts.inc()
 
     def model_label(self, model: str) -> str:
         """Clients may name any model: beyond a hundred, further names share one label."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import orjson
-
-from gateway.errors import RequestError, openai_error_body
 from gateway.ids import random_hex
 from gateway.wire import chat, chat_stream
 from gateway.wire.dialect import Asked, Json
+from gateway.wire.openai_wire import OpenAIWire
 from policies.types import Api, Usage
 
 CLEAN_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
 
 
-class ChatDialect:
+class ChatDialect(OpenAIWire):
     """`POST /v1/chat/completions`; an answer is a `chat.completion`, an event a `chat.completion.chunk`."""
 
     api: Api = "chat"
@@ -62,12 +60,3 @@ class ChatDialect:
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         return chat_stream.as_chunks(answer, include_usage=include_usage)
-
-    def frame(self, event: Json) -> bytes:
-        return chat_stream.frame(orjson.dumps(event))
-
-    def error_body(self, error: RequestError) -> bytes:
-        return openai_error_body(error)
-
-    def error_frame(self, error: RequestError) -> bytes:
-        return chat_stream.error_frame(error)

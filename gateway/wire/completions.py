@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-import orjson
 from msgspec import Meta, Struct
 
-from gateway.errors import RequestError, openai_error_body
 from gateway.ids import random_hex
 from gateway.wire import chat_stream
 from gateway.wire.dialect import Asked, Json
+from gateway.wire.openai_wire import OpenAIWire
 from gateway.wire.validation import checked, field_error
 from policies.types import Api, Usage
 
@@ -48,7 +47,7 @@ class _Fields(Struct):
     user: str | None = None
 
 
-class CompletionsDialect:
+class CompletionsDialect(OpenAIWire):
     """`POST /v1/completions`; an answer and each event of a stream are `text_completion` objects."""
 
     api: Api = "completions"
@@ -116,15 +115,6 @@ class CompletionsDialect:
             yield {**head, "choices": [{**choice, "index": index, "text": ""}]}
         if include_usage and answer.get("usage") is not None:
             yield {**head, "choices": [], "usage": answer["usage"]}
-
-    def frame(self, event: Json) -> bytes:
-        return chat_stream.frame(orjson.dumps(event))
-
-    def error_body(self, error: RequestError) -> bytes:
-        return openai_error_body(error)
-
-    def error_frame(self, error: RequestError) -> bytes:
-        return chat_stream.error_frame(error)
 
 
 class CompletionAssembler:

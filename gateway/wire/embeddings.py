@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 from msgspec import Meta, Struct
 
-from gateway.errors import RequestError, openai_error_body
 from gateway.ids import random_hex
 from gateway.wire import chat_stream
 from gateway.wire.dialect import Asked, Json
+from gateway.wire.openai_wire import OpenAIWire
 from gateway.wire.validation import checked, field_error
 from policies.types import Api, Usage
 
@@ -38,7 +37,7 @@ class _Fields(Struct):
     stream: bool | None = None
 
 
-class EmbeddingsDialect:
+class EmbeddingsDialect(OpenAIWire):
     """`POST /v1/embeddings`. An answer is never streamed; as an event it is one, whole."""
 
     api: Api = "embeddings"
@@ -85,15 +84,6 @@ class EmbeddingsDialect:
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         yield dict(answer)
-
-    def frame(self, event: Json) -> bytes:
-        return chat_stream.frame(orjson.dumps(event))
-
-    def error_body(self, error: RequestError) -> bytes:
-        return openai_error_body(error)
-
-    def error_frame(self, error: RequestError) -> bytes:
-        return chat_stream.error_frame(error)
 
 
 class WholeAnswer:
