@@ -37,7 +37,11 @@ class BackendResting(BackendError):
 
 
 class UpstreamUnreachable(BackendError):
-    """No connection, or it broke before anything was answered: safe to try again elsewhere."""
+    """No connection, or it broke before anything was answered. `sent`: the request may have arrived."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class UpstreamTimeout(BackendError):

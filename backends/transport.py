@@ -125,7 +125,7 @@ class AiohttpTransport:
         another: Callable[[], bool] = lambda: True,
     ) -> UpstreamResponse:
         if self._closed:
-            raise UpstreamUnreachable(f"{self._where(url)}: the connection pool is closed")
+            raise UpstreamUnreachable(f"{self._where(url)}: the connection pool is closed", sent=False)
         session = self._session or self._opened()
         address = _address(url)
         _connection_is_new.set(False)
@@ -271,14 +271,16 @@ def host_and_port(url: str) -> str:
 def _request_error(error: Exception, where: str) -> BackendError:
     """What a failure before the headers means."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return UpstreamUnreachable(f"cannot connect to {where} in time")
+        return UpstreamUnreachable(f"cannot connect to {where} in time", sent=False)
     if isinstance(error, TimeoutError):
         return UpstreamTimeout(f"{where} did not answer in time")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return UpstreamUnreachable(f"cannot connect to {where}: its TLS certificate is not trusted")
+        return UpstreamUnreachable(
+            f"cannot connect to {where}: its TLS certificate is not trusted", sent=False
+        )
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
-        return UpstreamUnreachable(f"cannot connect to {where}: {reason}")
+        return UpstreamUnreachable(f"cannot connect to {where}: {reason}", sent=False)
     if isinstance(error, aiohttp.ClientResponseError):
         return UpstreamInvalid(f"{where} answered something that is not HTTP")
     if isinstance(error, ValueError):

@@ -67,7 +67,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """What has been tried so far, and who answers now. `on_begin` is called when an answer begins."""
+    """What has been tried so far, and who answers now. `on_begin` is called when an answer begins.
+    `repeatable`: the request may reach an upstream twice."""
+
+    repeatable: bool = True
 
     on_begin: Callable[[], None] = lambda: None
     attempts: list[Attempt] = msgspec.field(default_factory=list)
@@ -136,16 +139,17 @@ class Attempts:
         budget = max(1 + first.retries, len(candidates))
 
         def room() -> bool:
-            return progress.requests < budget
+            return progress.repeatable and progress.requests < budget
 
+        hedge_after_s = first.hedge_after_s if progress.repeatable and budget > 1 else None
         at = tries = 0
         failed: BackendError | None = None
         while True:
             candidate, later = candidates[at], candidates[at + 1 :]
             try:
-                if first.hedge_after_s is not None and at == 0 and tries == 0 and budget > 1:
+                if hedge_after_s is not None and at == 0 and tries == 0:
                     other = later[0] if later else candidate
-                    return await self._hedged(candidate, other, deadline, first.hedge_after_s, progress, room)
+                    return await self._hedged(candidate, other, deadline, hedge_after_s, progress, room)
                 return await self._attempt(candidate, deadline, progress, room)
             except (BackendError, RequestError) as error:
                 if not isinstance(error, InvalidCall | RequestError):
@@ -154,6 +158,8 @@ class Attempts:
                     step = _Step(elsewhere=True)
                 else:
                     raise
+                if not progress.repeatable and _may_have_run(failed):
+                    raise failed from None
                 spent = progress.requests
                 delay_s = self._delay_s(step, tries)
                 tries += 1
@@ -291,6 +297,19 @@ def _step(error: BackendError) -> _Step:
             return _Step(fault=fault, again=again, elsewhere=elsewhere, after_s=after_s or 0.0)
         case _:
             return _Step()
+
+
+def _may_have_run(error: BackendError) -> bool:
+    """Whether the upstream may have done what it was asked although it did not answer well."""
+    match error:
+        case UpstreamUnreachable():
+            return error.sent
+        case UpstreamRejected():
+            return error.status in _FAULTY_STATUSES and error.status not in (503, 529)
+        case UpstreamCut() | UpstreamTimeout() | UpstreamInvalid():
+            return True
+        case _:
+            return False
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -25,7 +25,7 @@ from gateway.told_usage import ToldUsage
 from gateway.trace import NO_USAGE, Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.dialects import Dialects
-from policies.requirements import estimated_prompt_tokens, estimated_text_tokens
+from policies.requirements import estimated_prompt_tokens, estimated_text_tokens, is_repeatable
 from policies.types import Answer, Generate, Request, Usage
 
 STORE_DEADLINE_S = 1.0
@@ -166,7 +166,9 @@ class _Generating:
         self._model = models[0]
         """Who answers; before anybody does, who was to."""
         self._by_candidate: dict[int, Model] = {}
-        self._progress = Progress(on_begin=self._note_who_answers)
+        self._progress = Progress(
+            on_begin=self._note_who_answers, repeatable=is_repeatable(request.api, request.body)
+        )
         self._began = 0.0
         self._told: dict[str, ToldUsage] = {}
         """Of answers that are translated, by the model's name."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from policies.types import Api
+
 Capability = Literal["tools", "vision", "json"]
 
 BYTES_PER_TOKEN = 3
@@ -46,6 +48,12 @@ def needed_capabilities(body: Mapping[str, Any]) -> frozenset[Capability]:
     if any(part.get("type") in ("image_url", "input_image", "image") for part in _parts(body)):
         needed.add("vision")
     return frozenset(needed)
+
+
+def is_repeatable(api: Api, body: Mapping[str, Any]) -> bool:
+    """Whether the upstream may get a request twice. A response that joins a `conversation`, or runs in the
+    `background`, changes what the upstream keeps."""
+    return not (api == "responses" and (body.get("background") or body.get("conversation") is not None))
 
 
 def estimated_tokens(body: Mapping[str, Any]) -> int:

@@ -111,9 +111,9 @@ class Trial:
     def outcomes(self) -> list[str]:
         return [str(attempt) for attempt in self.progress.attempts]
 
-    async def run(self) -> bytes:
+    async def run(self, *, repeatable: bool = True) -> bytes:
         """One request, with a progress of its own; the bytes that came. Raises what ended it."""
-        self.progress = Progress()
+        self.progress = Progress(repeatable=repeatable)
         came = b""
         async for chunk in self.attempts.stream(self.candidates, self.progress):
             came += chunk.data

@@ -442,3 +442,35 @@ async def test_a_hedge_counts_in_the_budget() -> None:
     with pytest.raises(UpstreamRejected):
         await trial.run()
     assert sum(one.asked for one in trial.backends) <= 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UpstreamUnreachable("broke off"),
+        UpstreamCut("cut"),
+        UpstreamTimeout("late"),
+        UpstreamInvalid("odd"),
+        refused(500),
+        refused(502),
+        refused(504),
+    ],
+)
+async def test_what_changes_the_upstream_is_asked_once_when_it_may_have_arrived(error: BackendError) -> None:
+    trial = Trial(backend(error, "ok"), backend("ok", name="b"), retries=3)
+    with pytest.raises(type(error)):
+        await trial.run(repeatable=False)
+    assert trial.progress.requests == 1
+
+
+@pytest.mark.parametrize("error", [UpstreamUnreachable("refused", sent=False), refused(503), refused(529)])
+async def test_what_changes_the_upstream_is_asked_again_when_it_cannot_have(error: BackendError) -> None:
+    trial = Trial(backend(error, "ok"), retries=3)
+    assert await trial.run(repeatable=False) == b"12"
+
+
+async def test_what_changes_the_upstream_is_never_hedged() -> None:
+    first, second = backend("ok"), backend("ok", name="b")
+    trial = Trial(first, second, hedge_after_s=0.0)
+    await trial.run(repeatable=False)
+    assert (first.asked, second.asked) == (1, 0)

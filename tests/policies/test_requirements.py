@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from policies.requirements import estimated_tokens, needed_capabilities
+from policies.requirements import estimated_tokens, is_repeatable, needed_capabilities
 
 
 def test_capabilities() -> None:
@@ -23,3 +23,10 @@ def test_tokens_grow_with_text_in_both_forms_and_with_the_limit() -> None:
     assert tokens([{"type": "text", "text": "x" * 3000}], max_tokens=100) == 1000 + 6 + 100
     assert tokens("한" * 1000, max_completion_tokens=100) == 1000 + 6 + 100
     assert tokens("") == 6 + 256
+
+
+def test_a_response_that_changes_what_the_upstream_keeps_is_not_repeatable() -> None:
+    assert not is_repeatable("responses", {"conversation": "conv_1"})
+    assert not is_repeatable("responses", {"background": True})
+    assert is_repeatable("responses", {"background": False, "conversation": None, "store": True})
+    assert is_repeatable("chat", {"background": True})
