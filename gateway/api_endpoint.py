@@ -33,8 +33,8 @@ class ApiEndpoint(Endpoint):
         edge = self._edge
         client = self.identify(headers, trace)
         raw = await read_body(receive, declared=declared_length(headers), limit=edge.max_body_bytes)
-        marks = (raw, client.tenant, *edge.header_policy.marks(headers))
-        known = self._repeated.get(marks)
+        marks = (client.tenant, *edge.header_policy.marks(headers))
+        known = self._repeated.get(raw, marks)
         request, key = known or (self._request(raw, client, headers), None)
         trace.asked_model, trace.stream = request.model, request.stream
         charge = self._admit(client, request, trace)
@@ -42,7 +42,7 @@ class ApiEndpoint(Endpoint):
             reply, key = await self._pipeline.answer_exactly(request, trace, key)
             if reply is not None:
                 if known is None and key is not None:
-                    self._repeated.add(marks, len(raw), request, key)
+                    self._repeated.add(raw, marks, request, key)
                 await send_reply(reply, send, trace)
                 return
             context = ClientContext(

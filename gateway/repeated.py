@@ -10,7 +10,7 @@ MAX_BODY_BYTES = 16 * 1024
 MAX_TOTAL_BYTES = 2 * 1024 * 1024
 
 Marks = tuple[bytes | str | None, ...]
-"""The body, and all else that the request and its exact key are made from."""
+"""All else that the request and its exact key are made from."""
 
 
 class RepeatedRequests:
@@ -20,24 +20,24 @@ class RepeatedRequests:
     def __init__(self, max_total_bytes: int = MAX_TOTAL_BYTES) -> None:
         self._max_total_bytes = max_total_bytes
         self._total_bytes = 0
-        self._known: OrderedDict[Marks, tuple[Request, bytes, int]] = OrderedDict()  # oldest first
+        self._known: OrderedDict[tuple[bytes, Marks], tuple[Request, bytes]] = OrderedDict()  # oldest first
 
-    def get(self, marks: Marks) -> tuple[Request, bytes] | None:
-        known = self._known.get(marks)
-        if known is None:
+    def get(self, body: bytes, marks: Marks) -> tuple[Request, bytes] | None:
+        if len(body) > MAX_BODY_BYTES:  # it is not there, and megabytes take long to hash
             return None
-        self._known.move_to_end(marks)
-        return known[0], known[1]
+        known = self._known.get((body, marks))
+        if known is not None:
+            self._known.move_to_end((body, marks))
+        return known
 
-    def add(self, marks: Marks, size: int, request: Request, key: bytes) -> None:
-        """`size` is that of the body in bytes."""
-        if size > MAX_BODY_BYTES or marks in self._known:
+    def add(self, body: bytes, marks: Marks, request: Request, key: bytes) -> None:
+        if len(body) > MAX_BODY_BYTES or (body, marks) in self._known:
             return
-        self._known[marks] = request, key, size
-        self._total_bytes += size
+        self._known[body, marks] = request, key
+        self._total_bytes += len(body)
         while self._total_bytes > self._max_total_bytes:
-            _, (_, _, oldest) = self._known.popitem(last=False)
-            self._total_bytes -= oldest
+            (oldest, _), _ = self._known.popitem(last=False)
+            self._total_bytes -= len(oldest)
 
     def __len__(self) -> int:
         return len(self._known)

@@ -11,31 +11,33 @@ def request(model: str = "m") -> Request:
     return Request(api="chat", model=model, body={"model": model}, tenant="t")
 
 
-def marks(body: bytes, tenant: str = "t") -> Marks:
-    return (body, tenant, None, None)
+def marks(tenant: str = "t") -> Marks:
+    return (tenant, None, None)
 
 
 def test_the_same_bytes_of_the_same_tenant_are_known() -> None:
     repeated = RepeatedRequests()
-    repeated.add(marks(b"{}"), 2, request(), b"key")
-    assert repeated.get(marks(b"{}")) == (request(), b"key")
-    assert repeated.get(marks(b"{} ")) is None
-    assert repeated.get(marks(b"{}", tenant="other")) is None
+    repeated.add(b"{}", marks(), request(), b"key")
+    assert repeated.get(b"{}", marks()) == (request(), b"key")
+    assert repeated.get(b"{} ", marks()) is None
+    assert repeated.get(b"{}", marks(tenant="other")) is None
 
 
 def test_the_ones_used_longest_ago_make_room() -> None:
-    repeated = RepeatedRequests(max_total_bytes=20)
+    repeated = RepeatedRequests(max_total_bytes=2)
     for body in (b"a", b"b"):
-        repeated.add(marks(body), 10, request(), body)
-    repeated.get(marks(b"a"))
-    repeated.add(marks(b"c"), 10, request(), b"c")
-    assert [repeated.get(marks(body)) is not None for body in (b"a", b"b", b"c")] == [True, False, True]
+        repeated.add(body, marks(), request(), body)
+    repeated.get(b"a", marks())
+    repeated.add(b"c", marks(), request(), b"c")
+    assert [repeated.get(body, marks()) is not None for body in (b"a", b"b", b"c")] == [True, False, True]
 
 
 def test_large_bodies_are_not_kept() -> None:
     repeated = RepeatedRequests()
-    repeated.add(marks(b"x"), MAX_BODY_BYTES + 1, request(), b"key")
+    body = b"x" * (MAX_BODY_BYTES + 1)
+    repeated.add(body, marks(), request(), b"key")
     assert len(repeated) == 0
+    assert repeated.get(body, marks()) is None
 
 
 async def test_what_differs_in_headers_alone_is_not_taken_for_the_same() -> None:
