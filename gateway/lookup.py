@@ -17,6 +17,7 @@ from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
 from policies.identity import exact_key, identify
 from policies.protocols import CachePolicy
+from policies.requirements import is_repeatable
 from policies.types import Decision, Generate, Identity, Query, Refuse, Request, ServeCached, Verdict
 
 NEIGHBOURS = 5
@@ -160,6 +161,8 @@ class CacheLookup:
     def why_bypassed(self, request: Request) -> str:
         if self._cache is None:
             return "the cache is off"
+        if not is_repeatable(request.api, request.body):
+            return "the request changes what its upstream keeps"
         temperature = request.body.get("temperature")
         if temperature is not None and temperature > self._settings.max_temperature:
             return f"temperature {temperature:g} is above {self._settings.max_temperature:g}"

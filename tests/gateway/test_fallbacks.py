@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tests.gateway.api_cases import (
@@ -123,4 +126,28 @@ async def test_a_fallback_that_cannot_express_the_request_does_not_hide_why_it_f
         assert response.status_code == 503
         assert "down" in error_of(CHAT, response)["message"]
         assert response.headers["x-lockgate-attempts"] == "up 503, ant invalid"
+        assert len(upstream.received) == 1
+
+
+CACHED = {"store": "memory", "policy": {"kind": "exact"}}
+
+
+@pytest.mark.parametrize("field", [{"conversation": "conv_1"}, {"background": True}])
+async def test_a_response_that_changes_what_the_upstream_keeps_is_asked_for_each_time(
+    field: dict[str, Any],
+) -> None:
+    async with FakeUpstream(answering) as upstream, behind(upstream, cache=CACHED) as test:
+        answers = await asyncio.gather(*(ask(test, RESPONSES, **field) for _ in range(3)))
+        answers.append(await ask(test, RESPONSES, **field))
+        assert {answer.headers["x-lockgate-cache"] for answer in answers} == {"bypass"}
+        assert len(upstream.received) == 4
+
+
+@pytest.mark.parametrize("field", [{"conversation": "conv_1"}, {"background": True}])
+async def test_a_response_that_changes_what_the_upstream_keeps_is_not_asked_for_again(
+    field: dict[str, Any],
+) -> None:
+    async with FakeUpstream() as upstream, behind(upstream, resilience={"retries": 3}) as test:
+        upstream.replies(Reply(status=0, end="reset"))
+        assert (await ask(test, RESPONSES, **field)).status_code == 502
         assert len(upstream.received) == 1
