@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -89,7 +90,22 @@ class VectorIndex(Protocol):
         ...
 
     def partition_size(self, partition: bytes) -> int:
-        """How many vectors a search of this partition looks through."""
+        """How many vectors this partition has."""
+        ...
+
+    def ids(self) -> IdArray:
+        """Every id that is here, int64 (N,), in any order."""
+        ...
+
+    def save(self, path: Path, label: str) -> None:
+        """Write a snapshot, readable by its owner only, that replaces the one at `path` as a whole or not at
+        all. `label` says what the vectors are of: who loads it must know it. Raises OSError."""
+        ...
+
+    def load(self, path: Path, label: str) -> bool:
+        """Take in what `save` wrote, into an index that is still empty. False, and nothing taken in, when there
+        is no snapshot, or one that is damaged, of another version, dimension or label. What it holds may be
+        older than the store: the caller compares `ids`."""
         ...
 
     def __len__(self) -> int: ...
