@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from policies.types import Answer, Candidate
+from policies.types import Answer, Api, Candidate
 
 FloatVector = npt.NDArray[np.float32]
 FloatMatrix = npt.NDArray[np.float32]
@@ -103,9 +104,9 @@ class VectorIndex(Protocol):
         ...
 
     def load(self, path: Path, label: str) -> bool:
-        """Take in what `save` wrote, into an index that is still empty. False, and nothing taken in, when there
-        is no snapshot, or one that is damaged, of another version, dimension or label. What it holds may be
-        older than the store: the caller compares `ids`."""
+        """Take in what `save` wrote, into an index that is still empty. False, and nothing taken in, when
+        there is no snapshot, or one that is damaged, of another version, dimension or label. What it holds may
+        be older than the store: the caller compares `ids`."""
         ...
 
     def __len__(self) -> int: ...
@@ -116,18 +117,58 @@ class Entry:
     """One stored answer. `id` is 0 before the store has given one; ids are never used again.
 
     `text` and `vector` (float32 (D,), unit norm) are None when the entry is served by exact match only;
-    `space` names the embedding space of `vector`. Times are Unix seconds.
+    `space` names the embedding space of `vector`. `request` is the canonical request that `exact_key` is the
+    hash of (`policies.identity.canonical`): what was asked, and what the key can be made anew from. `model`
+    is the model or route that was asked for; who answered is in `answer`. Times are Unix seconds.
     """
 
     id: int
     exact_key: bytes
     partition: bytes
     tenant: str
+    api: Api
+    model: str
+    tags: tuple[str, ...]
     text: str | None
     space: str | None
     vector: FloatVector | None
     answer: Answer
     expires_at: float
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryUse:
+    """What has become of an entry: how often it was served and when last (Unix seconds; when it was
+    stored, if never), how often its answer was said to be right and wrong, and the bytes it takes in the store."""
+
+    hits: int
+    last_used_at: float
+    judged_right: int
+    judged_wrong: int
+    stored_bytes: int
+
+
+class EntryFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries: those that fit every field that is not None. `model` is the one that was asked
+    for or the one that answered; `text` is contained in the question, letter case aside."""
+
+    tenant: str | None = None
+    api: Api | None = None
+    model: str | None = None
+    tag: str | None = None
+    text: str | None = None
+
+
+EVERY_ENTRY = EntryFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSize:
+    """`stored_bytes`: of all entries, as `EntryUse` counts them."""
+
+    entries: int
+    stored_bytes: int
 
 
 class AnswerStore(Protocol):
@@ -145,14 +186,39 @@ class AnswerStore(Protocol):
         """The unexpired entry of this id."""
         ...
 
+    async def inspect(self, entry_id: int, now: float) -> tuple[Entry, EntryUse] | None:
+        """As `get`, with what has become of it."""
+        ...
+
+    async def listed(
+        self, which: EntryFilter, now: float, *, before: int | None = None, limit: int = 50
+    ) -> list[tuple[Entry, EntryUse]]:
+        """The unexpired entries that fit, newest (highest id) first; only ids below `before`."""
+        ...
+
+    async def matching(self, which: EntryFilter, now: float) -> IdArray:
+        """The ids of all unexpired entries that fit, ascending."""
+        ...
+
     async def put(self, entry: Entry) -> tuple[int, IdArray]:
         """Store, replacing the entry under the same exact key. Returns (new id, ids that left: the
-        replaced one and those evicted to keep within capacity). Raises StoreError."""
+        replaced one and those evicted to keep within the capacity in entries and in bytes). Who is evicted
+        is `policies.eviction`'s to say; never the new entry, unless it alone is beyond the capacity: then
+        StoreError. Raises StoreError."""
         ...
 
     def touch(self, entry_id: int, now: float) -> None:
         """Note that this entry was served: eviction spares what is used. Does no I/O and never fails; a
         kill may lose the note."""
+        ...
+
+    async def judged(self, entry_id: int, *, right: bool) -> bool:
+        """Count a judgement of this entry's answer. False when there is no such entry."""
+        ...
+
+    async def withdraw(self, entry_id: int) -> bool:
+        """From now on serve this entry by exact match only: its vector is gone, its text stays. False when
+        there is no such entry."""
         ...
 
     async def remove(self, ids: Sequence[int]) -> IdArray:
@@ -163,12 +229,18 @@ class AnswerStore(Protocol):
         """Remove what has expired; returns the ids removed."""
         ...
 
-    def vectors(self, space: str, now: float) -> AsyncIterator[tuple[IdArray, FloatMatrix, list[bytes]]]:
-        """Every unexpired entry with a vector in `space`, in batches of (ids, vectors, partitions): what
-        an index is rebuilt from."""
+    async def vector_ids(self, space: str, now: float) -> IdArray:
+        """The ids of all unexpired entries with a vector in `space`, ascending."""
         ...
 
-    async def count(self) -> int: ...
+    def vectors(
+        self, space: str, now: float, ids: IdArray | None = None
+    ) -> AsyncIterator[tuple[IdArray, FloatMatrix, list[bytes]]]:
+        """Every unexpired entry with a vector in `space`, or of `ids` (ascending) alone those, in batches of
+        (ids, vectors, partitions): what an index is rebuilt from."""
+        ...
+
+    async def size(self) -> StoreSize: ...
 
     async def aclose(self) -> None: ...
 
@@ -197,6 +269,34 @@ class SemanticCache(Protocol):
         """The unexpired entry of this id, noted as served. Callers must not change its body."""
         ...
 
+    async def inspect(self, entry_id: int, now: float) -> tuple[Entry, EntryUse] | None:
+        """The unexpired entry of this id, not noted as served."""
+        ...
+
+    async def listed(
+        self, which: EntryFilter, now: float, *, before: int | None = None, limit: int = 50
+    ) -> list[tuple[Entry, EntryUse]]:
+        """As `AnswerStore.listed`."""
+        ...
+
+    async def matching(self, which: EntryFilter, now: float) -> IdArray:
+        """As `AnswerStore.matching`."""
+        ...
+
+    async def similar(
+        self, vector: FloatVector, min_similarity: float, which: EntryFilter, now: float
+    ) -> list[tuple[int, float]]:
+        """(id, cosine) of the unexpired entries that fit, in whatever partition, whose cosine to `vector`
+        reaches `min_similarity`; the most similar first. Reads every vector of the store: for
+        administration, not for requests."""
+        ...
+
+    async def judge(self, entry_id: int, *, right: bool, by_similarity: bool) -> bool:
+        """Take in that this entry's answer, as served, was right or wrong. A wrong one is not served again:
+        one found by similarity is from now on served by exact match only, one found by exact match is
+        removed. False when there is no such entry."""
+        ...
+
     async def embed(self, text: str) -> EncodedText:
         """Raises EmbedderError."""
         ...
@@ -219,6 +319,6 @@ class SemanticCache(Protocol):
         """Remove what has expired; returns how many. Call it periodically."""
         ...
 
-    async def count(self) -> int: ...
+    async def size(self) -> StoreSize: ...
 
     async def aclose(self) -> None: ...

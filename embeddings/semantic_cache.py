@@ -21,6 +21,7 @@ from embeddings.protocols import (
     FloatVector,
     IdArray,
     StoreError,
+    StoreSize,
     VectorIndex,
 )
 from policies.types import Candidate
@@ -72,7 +73,7 @@ class LocalSemanticCache:
         found by exact key only. Raises StoreError."""
         if self._index is None or self._engine is None:
             return
-        total = await self._store.count()
+        total = (await self._store.size()).entries
         done = 0
         async for ids, vectors, partitions in self._store.vectors(self._engine.space, now):
             await self._write_index(INLINE_VECTORS + 1, self._index.add, ids, vectors, partitions)
@@ -127,8 +128,8 @@ class LocalSemanticCache:
     async def sweep(self, now: float) -> int:
         return await self._finish(self._forget(self._store.expire(now)))
 
-    async def count(self) -> int:
-        return await self._store.count()
+    async def size(self) -> StoreSize:
+        return await self._store.size()
 
     async def aclose(self) -> None:
         """Let the writes in hand finish, then close embedder and store."""

@@ -55,7 +55,7 @@ class Gateway:
     close: Callable[[], Awaitable[None]]
 
     async def entries(self) -> int:
-        return 0 if self.cache is None else await self.cache.count()
+        return 0 if self.cache is None else (await self.cache.size()).entries
 
     async def aclose(self) -> None:
         await self.close()
@@ -265,7 +265,7 @@ class _Starting:
         self._closers.append(housekeeping.aclose)
         where = settings.cache.path if settings.cache.store == "sqlite" else "memory"
         shared = ", shared by ALL tenants" if settings.cache.share == "everyone" else ""
-        self._announce("cache", f"{where}, {await cache.count()} entries{shared}")
+        self._announce("cache", f"{where}, {(await cache.size()).entries} entries{shared}")
         return cache
 
     def _announce_routes(self, catalog: Catalog) -> None:

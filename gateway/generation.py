@@ -116,6 +116,9 @@ class Generation:
             exact_key=identity.exact_key,
             partition=identity.partition,
             tenant=request.tenant,
+            api=request.api,
+            model=request.model,
+            tags=(),
             text=identity.text,
             space=space,
             vector=lookup.vector.vector if lookup.vector is not None and space is not None else None,
@@ -128,6 +131,7 @@ class Generation:
                 cost_usd=cost_usd,
             ),
             expires_at=now + self._ttl_s,
+            request=lookup.identity.request,
         )
         try:
             async with asyncio.timeout(STORE_DEADLINE_S):

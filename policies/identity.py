@@ -45,7 +45,7 @@ PARTITION_BYTES = 16
 def exact_key(request: Request, secret: bytes, tenant: str) -> bytes:
     """Keyed hash (BLAKE2b, RFC 7693) of the whole canonical request, 32 bytes. Equal in every process
     that holds the same secret."""
-    return _hash(secret, EXACT_KEY_BYTES, b"lockgate-exact", request, tenant, request.body)
+    return _keyed(canonical(request, tenant), secret, EXACT_KEY_BYTES, b"lockgate-exact")
 
 
 def identify(
@@ -66,18 +66,38 @@ def identify(
     """
     unsafe_reason, text = why_unsafe(chat)
     body = request.body if text is None else without_question(request.body)
-    partition = _hash(secret, PARTITION_BYTES, b"lockgate-near", request, tenant, body)
-    return Identity(exact_key=exact, partition=partition, text=text, unsafe_reason=unsafe_reason)
+    partition = _keyed(_canonical(request, tenant, body), secret, PARTITION_BYTES, b"lockgate-near")
+    return Identity(
+        exact_key=exact,
+        partition=partition,
+        text=text,
+        unsafe_reason=unsafe_reason,
+        request=canonical(request, tenant),
+    )
 
 
-def _hash(
-    secret: bytes, size: int, purpose: bytes, request: Request, tenant: str, body: Mapping[str, Any]
-) -> bytes:
+def canonical(request: Request, tenant: str) -> bytes:
+    """What the exact key is the hash of: all that changes the answer, as JSON with sorted keys."""
+    return _canonical(request, tenant, request.body)
+
+
+def _canonical(request: Request, tenant: str, body: Mapping[str, Any]) -> bytes:
     same = SAME_ANSWER_FIELDS[request.api]
     rest = {name: value for name, value in body.items() if name not in same}
     # Lists keep field boundaries: ["ab", "c"] and ["a", "bc"] never serialise alike.
-    canonical = orjson.dumps(
+    return orjson.dumps(
         [request.api, tenant, request.model, request.route_pin, request.variant, rest],
         option=orjson.OPT_SORT_KEYS,
     )
+
+
+def request_of(canonical: bytes) -> tuple[Request, str]:
+    """The request that `canonical` was made from, without the fields that do not change its answer, and the
+    tenant it was hashed under. Raises ValueError."""
+    api, tenant, model, route_pin, variant, body = orjson.loads(canonical)
+    request = Request(api=api, model=model, body=body, tenant=tenant, route_pin=route_pin, variant=variant)
+    return request, tenant
+
+
+def _keyed(canonical: bytes, secret: bytes, size: int, purpose: bytes) -> bytes:
     return hashlib.blake2b(canonical, digest_size=size, key=secret, person=purpose).digest()

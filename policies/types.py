@@ -57,13 +57,15 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     `exact_key` (32 bytes) covers the whole canonical request. `partition` (16 bytes) covers all that
     must be equal before similarity counts. `text` is what is embedded; None when the request is not
-    safe to answer by similarity, and then `unsafe_reason` says why.
+    safe to answer by similarity, and then `unsafe_reason` says why. `request` is the canonical request,
+    what `exact_key` is the hash of.
     """
 
     exact_key: bytes
     partition: bytes
     text: str | None
     unsafe_reason: str = ""
+    request: bytes = b""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 
 from embeddings.protocols import Encoding, Entry, FloatVector
-from policies.types import Answer
+from policies.types import Answer, Api
 
 SPACE = "fake-16"
 DIMENSION = 16
@@ -73,12 +74,20 @@ def make_entry(
     semantic: bool = True,
     space: str = SPACE,
     content: str | None = None,
+    tenant: str = "tenant",
+    api: Api = "chat",
+    model: str = "auto",
+    tags: tuple[str, ...] = (),
+    cost_usd: float = 0.25,
 ) -> Entry:
     return Entry(
         id=0,
         exact_key=exact_key(name),
         partition=partition,
-        tenant="tenant",
+        tenant=tenant,
+        api=api,
+        model=model,
+        tags=tags,
         text=name if semantic else None,
         space=space if semantic else None,
         vector=unit_vector(name) if semantic else None,
@@ -88,7 +97,10 @@ def make_entry(
             created_at=created_at,
             prompt_tokens=3,
             completion_tokens=4,
-            cost_usd=0.25,
+            cost_usd=cost_usd,
         ),
         expires_at=created_at + ttl_s,
+        request=orjson.dumps(
+            [api, tenant, model, None, {}, {"messages": [{"role": "user", "content": name}]}]
+        ),
     )
