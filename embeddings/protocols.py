@@ -105,8 +105,8 @@ class VectorIndex(Protocol):
 
     def load(self, path: Path, label: str) -> bool:
         """Take in what `save` wrote, into an index that is still empty. False, and nothing taken in, when
-        there is no snapshot, or one that is damaged, of another version, dimension or label. What it holds may
-        be older than the store: the caller compares `ids`."""
+        there is no snapshot, or one that is damaged, of another version, dimension or label. What it holds
+        may be older than the store: the caller compares `ids`."""
         ...
 
     def __len__(self) -> int: ...
@@ -140,7 +140,8 @@ class Entry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryUse:
     """What has become of an entry: how often it was served and when last (Unix seconds; when it was
-    stored, if never), how often its answer was said to be right and wrong, and the bytes it takes in the store."""
+    stored, if never), how often its answer was said to be right and wrong, and the bytes it takes in
+    the store."""
 
     hits: int
     last_used_at: float

@@ -39,7 +39,8 @@ class EvictionPolicy(Protocol):
 
 class GreedyDual:
     """Greedy-dual-size-frequency (Cherkasova, "Improving WWW Proxies Performance with
-    Greedy-Dual-Size-Frequency Caching Policy", HP Labs 98-69R1, 1998): value x frequency / size, aged by the clock."""
+    Greedy-Dual-Size-Frequency Caching Policy", HP Labs 98-69R1, 1998): value x frequency / size, aged by the
+    clock."""
 
     def density(self, worth: EntryWorth) -> float:
         tokens = worth.prompt_tokens + COMPLETION_WEIGHT * worth.completion_tokens
