@@ -10,7 +10,14 @@ from gateway.generation import ClientContext
 from gateway.http import cancelled_when_client_leaves, read_body, send_body, send_events
 from gateway.pipeline import Pipeline, Reply
 from gateway.repeated import RepeatedRequests
-from gateway.request_headers import RequestHeaders, cache_directives, declared_length, route_pin
+from gateway.request_headers import (
+    RequestHeaders,
+    cache_directives,
+    declared_length,
+    route_pin,
+    tags,
+    ttl_s,
+)
 from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
 from gateway.wire.validation import parse_object
@@ -71,6 +78,8 @@ class ApiEndpoint(Endpoint):
             route_pin=route_pin(headers),
             cache=cache_directives(headers),
             variant=self._edge.header_policy.variant(headers),
+            tags=tags(headers),
+            ttl_s=ttl_s(headers),
         )
 
     def _admit(self, client: Client, request: Request, trace: Trace) -> Charge:

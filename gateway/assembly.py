@@ -17,6 +17,7 @@ from gateway import parts
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
+from gateway.clock import SteadyClock
 from gateway.degradation import Degradation
 from gateway.embedding_backend import EmbeddingBackend
 from gateway.endpoint import Edge
@@ -33,6 +34,7 @@ from gateway.prices import FREE, PriceList, unknown_notice
 from gateway.recorder import Recorder
 from gateway.request_headers import HeaderPolicy
 from gateway.request_log import NoRequestLog, RequestLog
+from gateway.served import ServedAnswers
 from gateway.settings import BatchedBackendSettings, Settings
 
 Announce = Callable[[str, str], None]
@@ -49,9 +51,11 @@ class Gateway:
     edge: Edge
     metrics: Metrics
     ledger: Ledger
+    served: ServedAnswers
     degradation: Degradation
     health: HealthBoard
     cache: SemanticCache | None
+    clock: Callable[[], float]
     close: Callable[[], Awaitable[None]]
 
     async def entries(self) -> int:
@@ -102,6 +106,7 @@ class _Starting:
         self._announce = announce
         self._metrics = Metrics()
         self._degradation = Degradation(self._metrics)
+        self._clock = SteadyClock()
         self._closers: list[Callable[[], Awaitable[None]]] = [self._flush_log]
 
     async def _flush_log(self) -> None:
@@ -142,41 +147,53 @@ class _Starting:
             embed=engine.encode if engine else None,
             space=engine.space if engine else None,
             policy=parts.cache_policy(settings, engine.space if engine else None),
+            rules=parts.sharing_rules(settings.cache),
             secret=secret,
             deadline_s=settings.embeddings.deadline_ms / 1000,
             degradation=degradation,
+            clock=self._clock,
         )
         generation = Generation(
             dialects=parts.dialects(),
             attempts=Attempts(resilience),
             cache=cache,
-            ttl_s=settings.cache.ttl_s,
             metrics=self._metrics,
             ledger=ledger,
             degradation=degradation,
+            clock=self._clock,
         )
         self._announce_routes(catalog)
         notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
         if notice:
             self._announce("prices", notice)
+        served = ServedAnswers()
         limits = Limits(settings.auth.keys, spent_usd=ledger.spent_usd)
         return Gateway(
             settings=settings,
-            pipeline=Pipeline(catalog=catalog, lookup=lookup, generation=generation),
+            pipeline=Pipeline(
+                catalog=catalog,
+                lookup=lookup,
+                generation=generation,
+                coalesce_wait_s=settings.cache.coalesce_wait_s,
+                replay_tokens_per_s=settings.cache.replay_tokens_per_s,
+                clock=self._clock,
+            ),
             catalog=catalog,
             edge=Edge(
                 authenticator=Authenticator(
                     settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
                 ),
-                recorder=Recorder(self._metrics, ledger, self._log.write),
+                recorder=Recorder(self._metrics, ledger, served, self._log.write),
                 header_policy=HeaderPolicy(settings.server.forward_headers),
                 max_body_bytes=settings.server.max_body_bytes,
             ),
             metrics=self._metrics,
             ledger=ledger,
+            served=served,
             degradation=degradation,
             health=HealthBoard(backends, self._metrics),
             cache=cache,
+            clock=self._clock,
             close=self.close,
         )
 
@@ -185,7 +202,7 @@ class _Starting:
         if not cache.enabled or cache.store == "memory":
             from embeddings.memory_store import MemoryStore
 
-            store: AnswerStore = MemoryStore(cache.max_entries)
+            store: AnswerStore = MemoryStore(cache.max_entries, cache.max_bytes)
         else:
             store = await asyncio.to_thread(parts.sqlite, cache)
         self._closers.append(store.aclose)
@@ -260,8 +277,8 @@ class _Starting:
             index = await asyncio.to_thread(FaissIndex, engine.dimension)
         cache = LocalSemanticCache(store, index, engine if index is not None else None)
         self._closers.append(cache.aclose)
-        await cache.start(time.time())
-        housekeeping = Housekeeping(cache)
+        await cache.start(self._clock())
+        housekeeping = Housekeeping(cache, self._clock)
         self._closers.append(housekeeping.aclose)
         where = settings.cache.path if settings.cache.store == "sqlite" else "memory"
         shared = ", shared by ALL tenants" if settings.cache.share == "everyone" else ""

@@ -17,10 +17,11 @@ from embeddings.protocols import Entry, SemanticCache, StoreError
 from gateway.attempts import Attempts, Candidate, Progress
 from gateway.catalog import Model
 from gateway.degradation import Degradation
+from gateway.joining import Joined, Judge, join, question_of
 from gateway.ledger import GenerationPosting, Ledger
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics
-from gateway.single_flight import Flight, SingleFlight, Solo
+from gateway.single_flight import Flight, Outcome, SingleFlight, Solo
 from gateway.told_usage import ToldUsage
 from gateway.trace import NO_USAGE, Trace
 from gateway.wire.dialect import Dialect
@@ -53,7 +54,6 @@ class Generation:
         dialects: Dialects,
         attempts: Attempts,
         cache: SemanticCache | None,
-        ttl_s: float,
         metrics: Metrics,
         ledger: Ledger,
         degradation: Degradation,
@@ -65,15 +65,12 @@ class Generation:
         self.metrics = metrics
         self.ledger = ledger
         self._cache = cache
-        self._ttl_s = ttl_s
         self._degradation = degradation
         self._clock = clock
 
-    def join(self, request: Request, lookup: Lookup) -> Flight | None:
-        """The flight of an equal question that is being answered right now."""
-        if lookup.identity is None or request.cache.no_cache or request.cache.no_store:
-            return None
-        return self.flights.find(lookup.identity.exact_key)
+    def join(self, request: Request, lookup: Lookup, judge: Judge) -> Joined | None:
+        """What `request` may follow rather than be asked itself."""
+        return join(self.flights, request, lookup, judge, self._clock())
 
     def lead(
         self,
@@ -88,25 +85,30 @@ class Generation:
         to others only if its answer may be kept."""
         trace.led = True
         source = _Generating(self, request, lookup, decision, models, client, trace)
-        if decision.store and decision.cache == "miss" and lookup.identity is not None:
-            flight = Flight(source)
-            self.flights.register(lookup.identity.exact_key, flight)
-            return flight
-        return Solo(source)
+        identity = lookup.identity
+        if identity is None or decision.ttl_s == 0 or decision.cache != "miss":
+            return Solo(source)
+        flight = Flight(source)
+        question = None
+        if lookup.vector is not None and identity.text is not None:
+            question = Question(partition=identity.partition, text=identity.text, vector=lookup.vector.vector)
+        self.flights.register(identity.exact_key, flight, question)
+        return flight
 
     async def store(
         self,
         request: Request,
         lookup: Lookup,
+        ttl_s: float,
         body: dict[str, Any],
         model: str,
         usage: Usage,
         cost_usd: float,
-    ) -> bool:
-        """Whether the answer is kept now."""
+    ) -> int | None:
+        """The id of the entry that the answer is kept as now, if it is."""
         assert lookup.identity is not None
         if self._cache is None:
-            return False
+            return None
         now = self._clock()
         identity = lookup.identity
         # Without an index the cache has no space, and keeps no vectors.
@@ -118,7 +120,7 @@ class Generation:
             tenant=request.tenant,
             api=request.api,
             model=request.model,
-            tags=(),
+            tags=request.tags,
             text=identity.text,
             space=space,
             vector=lookup.vector.vector if lookup.vector is not None and space is not None else None,
@@ -130,19 +132,17 @@ class Generation:
                 completion_tokens=usage.completion_tokens,
                 cost_usd=cost_usd,
             ),
-            expires_at=now + self._ttl_s,
-            request=lookup.identity.request,
+            expires_at=now + ttl_s,
+            request=identity.request,
         )
         try:
             async with asyncio.timeout(STORE_DEADLINE_S):
-                await self._cache.put(entry)
+                return await self._cache.put(entry)
         except TimeoutError:
             self._degradation.note("store", f"a write took more than {STORE_DEADLINE_S:g} s")
         except StoreError as error:
             self._degradation.note("store", str(error))
-        else:
-            return True
-        return False
+        return None
 
 
 class _Generating:
@@ -187,13 +187,19 @@ class _Generating:
 
     async def settle(self, chunks: Sequence[Chunk]) -> None:
         self._account(self._usage_of(chunks))
-        if not self._decision.store or self._lookup.identity is None:
+        if self._decision.ttl_s == 0 or self._lookup.identity is None:
             return
         answer = whole_answer(chunks, self._dialect)
         if self._dialect.why_not_stored(answer) == "":
             trace = self._trace
-            trace.stored = await self._generation.store(
-                self._request, self._lookup, answer, trace.model, trace.usage, trace.cost_usd
+            trace.stored_entry_id = await self._generation.store(
+                self._request,
+                self._lookup,
+                self._decision.ttl_s,
+                answer,
+                trace.model,
+                trace.usage,
+                trace.cost_usd,
             )
 
     def abandon(self, chunks: Sequence[Chunk]) -> None:
@@ -272,10 +278,15 @@ class _Generating:
             estimated=True,
         )
 
-    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
+    def outcome(self, chunks: Sequence[Chunk]) -> Outcome:
         model = self._model
         usage = self._usage or self._usage_of(chunks)
-        return usage, model.price.cost_usd(usage), model.upstream_name
+        return Outcome(
+            usage=usage,
+            cost_usd=model.price.cost_usd(usage),
+            model=model.upstream_name,
+            entry_id=self._trace.stored_entry_id,
+        )
 
     def _account(self, usage: Usage) -> None:
         """However the call ended: it may outlive the request that began it."""

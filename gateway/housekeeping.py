@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
+from collections.abc import Callable
 
 import structlog
 
@@ -16,8 +16,11 @@ SWEEP_EVERY_S = 30.0
 class Housekeeping:
     """Sweeps the cache from its creation until `aclose`."""
 
-    def __init__(self, cache: SemanticCache, every_s: float = SWEEP_EVERY_S) -> None:
+    def __init__(
+        self, cache: SemanticCache, clock: Callable[[], float], every_s: float = SWEEP_EVERY_S
+    ) -> None:
         self._cache = cache
+        self._clock = clock
         self._every_s = every_s
         self._log = structlog.get_logger("lockgate")
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -26,7 +29,7 @@ class Housekeeping:
         while True:
             await asyncio.sleep(self._every_s)
             try:
-                removed = await self._cache.sweep(time.time())
+                removed = await self._cache.sweep(self._clock())
             except StoreError as error:
                 self._log.warning("sweep_failed", detail=str(error))
             else:

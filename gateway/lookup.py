@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
 from gateway.degradation import Degradation
@@ -18,7 +19,18 @@ from gateway.wire.dialect import Dialect
 from policies.identity import exact_key, identify
 from policies.protocols import CachePolicy
 from policies.requirements import is_repeatable
-from policies.types import Decision, Generate, Identity, Query, Refuse, Request, ServeCached, Verdict
+from policies.sharing import SharingRules
+from policies.types import (
+    Candidate,
+    Decision,
+    Generate,
+    Identity,
+    Query,
+    Refuse,
+    Request,
+    ServeCached,
+    Verdict,
+)
 
 NEIGHBOURS = 5
 MAX_EMBEDDED_CHARACTERS = 50_000
@@ -54,6 +66,7 @@ class CacheLookup:
         embed: Embed | None,
         space: str | None,
         policy: CachePolicy,
+        rules: SharingRules,
         secret: bytes,
         deadline_s: float,
         degradation: Degradation,
@@ -64,6 +77,7 @@ class CacheLookup:
         self._embed = embed
         self._space = space
         self._policy = policy
+        self._rules = rules
         self._secret = secret
         self._deadline_s = deadline_s
         self._degradation = degradation
@@ -81,14 +95,14 @@ class CacheLookup:
             return None
         return exact_key(request, self._secret, self._sharing_tenant(request))
 
-    async def find(self, key: bytes, request: Request) -> Entry | None:
-        """The entry under the request's exact key."""
+    async def find(self, key: bytes, request: Request, trace: Trace) -> Entry | None:
+        """The entry under the request's exact key, if the client takes one of its age."""
         if self._cache is None or request.cache.no_cache:
             return None
         entry = self._cache.at_hand(key, self._clock())
         if entry is None:
             entry = await self._guarded(lambda cache: cache.find(key, self._clock()))
-        return entry if entry is not None and self._fresh(entry, request) else None
+        return self._fresh(entry, request, trace)
 
     async def decide(
         self, request: Request, key: bytes | None, dialect: Dialect, trace: Trace, *, routed: bool
@@ -97,23 +111,10 @@ class CacheLookup:
         wants to look at the question's embedding."""
         chat = dialect.chat_view(request.body)
         asked = asked_text(chat.get("messages") or ())
-        if key is not None:
-            return await self._decide_near(request, chat, asked, key, dialect, trace, routed=routed)
-        decision = _generate(request, "bypass", self.why_bypassed(request), store=False)
-        encoded = await self._encode(asked, trace) if routed else None
-        return Lookup(decision=decision, query=self._query(asked, encoded), chat=chat)
-
-    async def _decide_near(
-        self,
-        request: Request,
-        chat: Mapping[str, Any],
-        asked: str,
-        key: bytes,
-        dialect: Dialect,
-        trace: Trace,
-        *,
-        routed: bool,
-    ) -> Lookup:
+        if key is None:
+            decision = self._generate(request, "bypass", self.why_bypassed(request), max_ttl_s=0.0)
+            encoded = await self._encode(asked, trace) if routed else None
+            return Lookup(decision=decision, query=self._query(asked, encoded), chat=chat)
         identity = identify(
             request,
             self._secret,
@@ -122,41 +123,38 @@ class CacheLookup:
             chat=chat,
             without_question=dialect.without_question,
         )
+        trace.client_refused = trace.client_refused or request.cache.no_cache
+        restriction = self._rules.restriction(request.api, request.body, asked)
+        if restriction.reason:
+            identity = replace(identity, text=None, unsafe_reason=restriction.reason)
         wanted = routed or (identity.text is not None and self._semantic)
         encoded = await self._encode(identity.text or asked, trace) if wanted else None
         query = self._query(asked, encoded)
-        comparable = encoded if identity.text is not None else None
-        too_long = len(identity.text or "") > MAX_EMBEDDED_CHARACTERS
-        if too_long or (comparable is not None and comparable.truncated):
-            trace.truncated = True
-            verdict = Verdict(candidate=None, reason="the question is longer than the embedder's window")
-            comparable = None
-        elif identity.text is None:
-            verdict = Verdict(candidate=None, reason=identity.unsafe_reason)
-        elif not self._semantic:
-            verdict = Verdict(candidate=None, reason="only equal requests are served")
-        elif comparable is None:
-            verdict = Verdict(candidate=None, reason="the embedder gave no vector in time")
-        elif request.cache.no_cache:
-            verdict = Verdict(candidate=None, reason="the client asked for no-cache")
-        else:
-            verdict = await self._judge(identity, comparable, trace)
-        entry = await self._chosen(verdict, request, trace)
+        comparable = self._comparable(identity, encoded, trace)
+        verdict = await self._verdict(request, identity, comparable, trace)
+        entry = await self._chosen(verdict, trace)
         if entry is not None and verdict.candidate is not None:
-            decision: Decision = ServeCached(
+            decision = ServeCached(
                 kind="hit-semantic",
                 entry_id=entry.id,
                 similarity=verdict.candidate.similarity,
                 reason=verdict.reason,
                 confidence=verdict.confidence,
             )
-        elif request.cache.no_cache:
-            decision = _generate(request, "bypass", "the client asked for no-cache", store=True)
         else:
-            decision = _generate(request, "miss", verdict.reason, store=True)
+            kind: Literal["miss", "bypass"] = "miss"
+            if request.cache.no_cache or restriction.max_ttl_s == 0:
+                kind = "bypass"
+            decision = self._generate(request, kind, verdict.reason, max_ttl_s=restriction.max_ttl_s)
         return Lookup(
             decision=decision, query=query, chat=chat, entry=entry, identity=identity, vector=comparable
         )
+
+    def would_serve(self, identity: Identity, candidates: Sequence[Candidate]) -> Verdict:
+        """What the policy says of answers that are not there yet."""
+        if not candidates or identity.text is None or self._settings.policy.mode != "on":
+            return Verdict(candidate=None, reason="nothing comparable is being answered")
+        return self._policy.judge(identity, candidates, self._clock())
 
     def why_bypassed(self, request: Request) -> str:
         if self._cache is None:
@@ -170,7 +168,36 @@ class CacheLookup:
 
     def _sharing_tenant(self, request: Request) -> str:
         # A tenant is never "" elsewhere, so sharing across tenants cannot meet one tenant's own entries.
-        return "" if self._settings.share == "everyone" else request.tenant
+        everyone = self._settings.share == "everyone" and not self._rules.keeps_to_its_tenant(request.body)
+        return "" if everyone else request.tenant
+
+    def _comparable(
+        self, identity: Identity, encoded: EncodedText | None, trace: Trace
+    ) -> EncodedText | None:
+        """The vector if it stands for the whole text that is compared."""
+        if identity.text is None:
+            return None
+        trace.truncated = len(identity.text) > MAX_EMBEDDED_CHARACTERS or (
+            encoded is not None and encoded.truncated
+        )
+        return None if trace.truncated else encoded
+
+    async def _verdict(
+        self, request: Request, identity: Identity, vector: EncodedText | None, trace: Trace
+    ) -> Verdict:
+        if request.cache.no_cache:
+            reason = "the client asked for no-cache"
+        elif identity.text is None:
+            reason = identity.unsafe_reason
+        elif trace.truncated:
+            reason = "the question is longer than the embedder's window"
+        elif not self._semantic:
+            reason = "only equal requests are served"
+        elif vector is None:
+            reason = "the embedder gave no vector in time"
+        else:
+            return await self._judge(request, identity, vector, trace)
+        return Verdict(candidate=None, reason=reason)
 
     def _query(self, asked: str, encoded: EncodedText | None) -> Query:
         if encoded is None:
@@ -190,7 +217,9 @@ class CacheLookup:
             self._degradation.note("embedder", str(error))
         return None
 
-    async def _judge(self, identity: Identity, encoded: EncodedText, trace: Trace) -> Verdict:
+    async def _judge(
+        self, request: Request, identity: Identity, encoded: EncodedText, trace: Trace
+    ) -> Verdict:
         assert self._cache is not None
         now = self._clock()
         try:
@@ -203,19 +232,26 @@ class CacheLookup:
         except StoreError as error:
             self._degradation.note("index", str(error))
             return Verdict(candidate=None, reason="the index could not be searched")
+        limit = request.cache.max_age_s
+        if limit is not None:
+            fresh = [candidate for candidate in candidates if now - candidate.created_at <= limit]
+            if len(fresh) < len(candidates):
+                trace.client_refused = True
+            if candidates and not fresh:
+                return Verdict(candidate=None, reason=f"what is cached is older than max-age={limit:g}")
+            candidates = fresh
         with trace.stage("verify"):
             return self._policy.judge(identity, candidates, now)
 
-    async def _chosen(self, verdict: Verdict, request: Request, trace: Trace) -> Entry | None:
-        """The entry to serve for a verdict, if the mode and the client's max-age allow it."""
+    async def _chosen(self, verdict: Verdict, trace: Trace) -> Entry | None:
+        """The entry to serve for a verdict, if the mode allows it."""
         if verdict.candidate is None:
             return None
         entry_id = verdict.candidate.entry_id
         if self._settings.policy.mode == "shadow":
             trace.shadow_entry_id = entry_id
             return None
-        entry = await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
-        return entry if entry is not None and self._fresh(entry, request) else None
+        return await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
 
     async def _guarded(self, read: Callable[[SemanticCache], Awaitable[Entry | None]]) -> Entry | None:
         if self._cache is None:
@@ -229,9 +265,22 @@ class CacheLookup:
             self._degradation.note("store", str(error))
         return None
 
-    def _fresh(self, entry: Entry, request: Request) -> bool:
+    def _generate(
+        self, request: Request, cache: Literal["miss", "bypass"], reason: str, *, max_ttl_s: float | None
+    ) -> Decision:
+        if request.cache.only_if_cached:
+            return Refuse(reason=f"only-if-cached, and {reason}")
+        ttl_s = self._settings.ttl_s if request.ttl_s is None else request.ttl_s
+        if max_ttl_s is not None:
+            ttl_s = min(ttl_s, max_ttl_s)
+        return Generate(cache=cache, reason=reason, ttl_s=0.0 if request.cache.no_store else ttl_s)
+
+    def _fresh(self, entry: Entry | None, request: Request, trace: Trace) -> Entry | None:
         limit = request.cache.max_age_s
-        return limit is None or self._clock() - entry.answer.created_at <= limit
+        if entry is None or limit is None or self._clock() - entry.answer.created_at <= limit:
+            return entry
+        trace.client_refused = True
+        return None
 
 
 def same_request(entry: Entry) -> ServeCached:
@@ -239,9 +288,3 @@ def same_request(entry: Entry) -> ServeCached:
     return ServeCached(
         kind="hit-exact", entry_id=entry.id, similarity=1.0, reason="the same request", confidence=1.0
     )
-
-
-def _generate(request: Request, cache: Literal["miss", "bypass"], reason: str, *, store: bool) -> Decision:
-    if request.cache.only_if_cached:
-        return Refuse(reason=f"only-if-cached, and {reason}")
-    return Generate(cache=cache, reason=reason, store=store and not request.cache.no_store)

@@ -61,6 +61,14 @@ class Metrics:
         self.shadow_hits = Counter(
             "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
         )
+        self.verified = Counter(
+            "lockgate_cache_verified_total",
+            "Cached answers that were judged right or wrong",
+            registry=registry,
+        )
+        self.wrong = Counter(
+            "lockgate_cache_wrong_total", "Cached answers that were judged wrong", registry=registry
+        )
         self.faults = Counter(
             "lockgate_cache_faults_total",
             "Requests that a part of the cache failed",
@@ -103,6 +111,12 @@ class Metrics:
             self.shadow_hits.inc()
         if trace.entry_id is not None or trace.cache == "coalesced":
             self.saved_tokens.inc((), trace.usage.prompt_tokens + trace.usage.completion_tokens)
+
+    def judged(self, right: bool) -> None:
+        """Count a judgement of an answer from the cache."""
+        self.verified.inc()
+        if not right:
+            self.wrong.inc()
 
     def record_generation(self, model: str, usage: Usage, cost_usd: float) -> None:
         """Count what a model generated: once for each upstream call, whoever waited for it."""

@@ -19,6 +19,7 @@ from gateway.settings import (
 )
 from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
+from gateway.volatile_rules import load_rules
 from gateway.wire.chat_dialect import ChatDialect
 from gateway.wire.chat_to_messages import ChatToMessages
 from gateway.wire.completions import CompletionsDialect
@@ -33,6 +34,7 @@ from policies.breaker import CircuitBreaker
 from policies.difficulty import DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
+from policies.sharing import SharingRules
 from policies.static import StaticPolicy
 
 
@@ -86,7 +88,17 @@ def semantic(settings: Settings) -> bool:
 def sqlite(settings: CacheSettings) -> AnswerStore:
     from embeddings.sqlite_store import SqliteStore
 
-    return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries)
+    return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries, settings.max_bytes)
+
+
+def sharing_rules(settings: CacheSettings) -> SharingRules:
+    """Raises ConfigError."""
+    own = settings.volatile.rules
+    return SharingRules(
+        rules=load_rules(None if own == "default" else Path(own).expanduser()),
+        volatile=settings.volatile.action,
+        personal_data=settings.personal_data,
+    )
 
 
 def embedder(settings: Settings) -> Embedder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -17,14 +18,18 @@ from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError, from_backend
 from gateway.generation import ClientContext, Generation, whole_answer
 from gateway.http import Last
-from gateway.lookup import CacheLookup, same_request
+from gateway.joining import Joined
+from gateway.lookup import CacheLookup, Lookup, same_request
 from gateway.prices import Price
+from gateway.replay import replayed
 from gateway.routing import choose_models, needs_score
 from gateway.single_flight import Flight, Solo
 from gateway.trace import Trace
 from gateway.wire.chat_stream import without_usage
 from gateway.wire.dialect import Dialect
 from policies.types import Answer, Generate, Refuse, Request, ServeCached, Usage
+
+_NOT_THE_REQUESTS_FAULT = frozenset({401, 403, 408, 409, 425, 429})
 
 Presence = Callable[[], AbstractAsyncContextManager[None]]
 """Cancels what runs inside when the client leaves."""
@@ -40,10 +45,22 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Pipeline:
     """Exact look-up, embedding and search, policy, single flight, routing, backend, store."""
 
-    def __init__(self, *, catalog: Catalog, lookup: CacheLookup, generation: Generation) -> None:
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        lookup: CacheLookup,
+        generation: Generation,
+        coalesce_wait_s: float,
+        replay_tokens_per_s: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._catalog = catalog
         self._lookup = lookup
         self.generation = generation
+        self._coalesce_wait_s = coalesce_wait_s
+        self._replay_tokens_per_s = replay_tokens_per_s
+        self._clock = clock
 
     async def answer_exactly(
         self, request: Request, trace: Trace, key: bytes | None = None
@@ -53,7 +70,7 @@ class Pipeline:
         nobody knows."""
         trace.reference = reference_price(self._catalog.find(request.model))
         key = key or self._lookup.exact_key(request)
-        entry = None if key is None else await self._lookup.find(key, request)
+        entry = None if key is None else await self._lookup.find(key, request, trace)
         if entry is None:
             return None, key
         return self._serve(request, entry, same_request(entry), trace), key
@@ -82,20 +99,47 @@ class Pipeline:
                 trace.cache, trace.reason = decision.cache, decision.reason
         models = choose_models(target, request, lookup.chat, lookup.query, trace)
         # Another request may have stored the answer while this one was being embedded.
-        if lookup.vector is not None and key and (entry := await self._lookup.find(key, request)):
+        if lookup.vector is not None and key and (entry := await self._lookup.find(key, request, trace)):
             return self._serve(request, entry, same_request(entry), trace)
-        # No await from here until the flight is followed: two equal requests cannot both lead.
-        flight: Flight | Solo | None = self.generation.join(request, lookup)
-        if flight is not None:
-            trace.cache, trace.reason = "coalesced", "the same request is being answered now"
-        else:
-            flight = self.generation.lead(request, lookup, decision, models, client, trace)
+        reply = await self._answer_with_others(request, lookup, dialect, trace)
+        if reply is not None:
+            return reply
+        # No await since the last look for a flight: two equal requests cannot both lead.
+        flight = self.generation.lead(request, lookup, decision, models, client, trace)
         return await self._follow(request, flight, dialect, trace)
+
+    async def _answer_with_others(
+        self, request: Request, lookup: Lookup, dialect: Dialect, trace: Trace
+    ) -> Reply | None:
+        """The reply from what is being answered already; None when this request must ask for itself. When the
+        call that was followed fails, one of those that followed it asks again, and the others follow that:
+        once, lest a dead upstream be asked by each in turn. Raises RequestError."""
+        asked = trace.cache, trace.reason
+        failed = ""
+        while joined := self.generation.join(request, lookup, self._lookup.would_serve):
+            trace.cache, trace.reason, trace.similarity = "coalesced", joined.reason, joined.similarity
+            try:
+                async with asyncio.timeout(self._coalesce_wait_s) as waiting:
+                    return await self._follow(request, joined.flight, dialect, trace)
+            except TimeoutError:
+                if not waiting.expired():
+                    raise
+                failed = f"no answer within {self._coalesce_wait_s:g} s"
+                break
+            except RequestError as error:
+                if failed or not _another_may_succeed(error, joined):
+                    raise
+                failed = "it failed"
+        if failed:
+            trace.cache = asked[0]
+            trace.reason = f"{asked[1]}; followed another request's call, but {failed}"
+            trace.similarity = None
+        return None
 
     def _serve(self, request: Request, entry: Entry, decision: ServeCached, trace: Trace) -> Reply:
         """A hit is a fresh answer in form: a new id and time, the model that was asked for."""
         answer = entry.answer
-        now = time.time()
+        now = self._clock()
         trace.cache, trace.reason = decision.kind, decision.reason
         trace.entry_id, trace.similarity, trace.confidence = (
             entry.id,
@@ -103,11 +147,13 @@ class Pipeline:
             decision.confidence,
         )
         trace.age_s = max(0.0, now - answer.created_at)
+        trace.ttl_left_s = entry.expires_at - now
         trace.route = trace.route_reason = trace.model = trace.backend = ""
         dialect = self.generation.dialects.of(request.api)
         trace.usage = _usage_of(answer, dialect)
         trace.saved_usd, trace.answer_model = answer.cost_usd, answer.model
-        return _replay(request, dialect.renewed(answer.body, model=request.model, now=now), dialect)
+        renewed = dialect.renewed(answer.body, model=request.model, now=now)
+        return _replay(request, renewed, dialect, self._replay_tokens_per_s)
 
     async def _follow(self, request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:
         try:
@@ -124,9 +170,11 @@ class Pipeline:
 
 def _note_spent(flight: Flight | Solo, trace: Trace) -> None:
     """What the answer has taken by now; who follows somebody else's call was spared it."""
-    trace.usage, cost_usd, model = flight.spent()
+    outcome = flight.outcome()
+    trace.usage = outcome.usage
     if not trace.led:
-        trace.saved_usd, trace.answer_model = cost_usd, model
+        trace.saved_usd, trace.answer_model = outcome.cost_usd, outcome.model
+        trace.stored_entry_id = outcome.entry_id
 
 
 def _usage_of(answer: Answer, dialect: Dialect) -> Usage:
@@ -143,18 +191,20 @@ def reference_price(target: Route | Model) -> Price:
     return target.large.price if isinstance(target, Route) else target.price
 
 
-def _replay(request: Request, answer: dict[str, Any], dialect: Dialect) -> Reply:
+def _replay(
+    request: Request, answer: dict[str, Any], dialect: Dialect, tokens_per_s: float | None = None
+) -> Reply:
     if not request.stream:
         return Reply(body=orjson.dumps(answer))
-    return Reply(frames=_replayed(answer, dialect, include_usage=request.include_usage))
+    return Reply(
+        frames=replayed(answer, dialect, include_usage=request.include_usage, tokens_per_s=tokens_per_s)
+    )
 
 
-async def _replayed(
-    answer: dict[str, Any], dialect: Dialect, *, include_usage: bool
-) -> AsyncGenerator[bytes]:
-    """It is all there, so it goes out at once: a stream of many events, but one piece."""
-    frames = map(dialect.frame, dialect.events(answer, include_usage=include_usage))
-    yield Last(b"".join([*frames, dialect.end]))
+def _another_may_succeed(error: RequestError, joined: Joined) -> bool:
+    """Whether a call that ended so may end well for somebody else: who asks the same has the same request,
+    but not always the same credential."""
+    return joined.similarity is not None or error.status >= 500 or error.status in _NOT_THE_REQUESTS_FAULT
 
 
 async def _stream(request: Request, flight: Flight | Solo, dialect: Dialect, trace: Trace) -> Reply:

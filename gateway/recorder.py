@@ -9,6 +9,7 @@ import msgspec
 
 from gateway.ledger import Ledger, RequestPosting
 from gateway.metrics import Metrics
+from gateway.served import ServedAnswers
 from gateway.trace import Trace
 
 SERVED = ("hit-exact", "hit-semantic", "coalesced")
@@ -52,13 +53,21 @@ class RequestLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 class Recorder:
     """`write` takes the log lines."""
 
-    def __init__(self, metrics: Metrics, ledger: Ledger, write: Callable[[RequestLine], None]) -> None:
+    def __init__(
+        self, metrics: Metrics, ledger: Ledger, served: ServedAnswers, write: Callable[[RequestLine], None]
+    ) -> None:
         self._metrics = metrics
         self._ledger = ledger
+        self._served = served
         self._write = write
 
     def record(self, trace: Trace) -> None:
         self._metrics.record(trace)
+        if trace.entry_id is not None:
+            by_similarity = trace.cache == "hit-semantic"
+            self._served.note(trace.request_id, trace.entry_id, by_similarity=by_similarity)
+        elif trace.stored_entry_id is not None:
+            self._served.note(trace.request_id, trace.stored_entry_id, by_similarity=False)
         self._ledger.request(_posting(trace))
         self._write(_line(trace))
 
@@ -104,7 +113,7 @@ def _line(trace: Trace) -> RequestLine:
         model=trace.model,
         backend=trace.backend,
         stream=trace.stream,
-        stored=trace.stored,
+        stored=trace.led and trace.stored_entry_id is not None,
         truncated=trace.truncated,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,

@@ -16,6 +16,10 @@ RequestHeaders = Mapping[bytes, bytes]
 
 NO_DIRECTIVES = CacheDirectives()
 
+MAX_TAGS = 16
+MAX_TTL_S = 315_360_000
+_TAG = re.compile(r"[A-Za-z0-9_.:/@+-]{1,64}")
+_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -60,6 +64,40 @@ def cache_directives(headers: RequestHeaders) -> CacheDirectives:
     )
 
 
+def tags(headers: RequestHeaders) -> tuple[str, ...]:
+    """What the answer can be found by in the cache: `x-lockgate-tag`, several with commas between. Raises
+    RequestError (400)."""
+    value = headers.get(b"x-lockgate-tag")
+    if value is None:
+        return ()
+    given = [part.strip() for part in value.decode("latin-1").split(",")]
+    found = tuple(dict.fromkeys(filter(None, given)))
+    bad = next((tag for tag in found if not _TAG.fullmatch(tag)), None)
+    if bad is not None or len(found) > MAX_TAGS:
+        got = f"'{bad[:80]}'" if bad is not None else f"{len(found)} tags"
+        raise RequestError(
+            f"x-lockgate-tag: expected up to {MAX_TAGS} tags with commas between, each of up to 64 letters,"
+            f" digits and _ . : / @ + -, got {got}.",
+            param="x-lockgate-tag",
+        )
+    return found
+
+
+def ttl_s(headers: RequestHeaders) -> float | None:
+    """How long the answer may be kept, `x-lockgate-ttl-s`; None when the client does not say. Raises
+    RequestError (400)."""
+    value = headers.get(b"x-lockgate-ttl-s")
+    if value is None:
+        return None
+    text = value.decode("latin-1").strip()
+    if _SECONDS.fullmatch(text) and float(text) <= MAX_TTL_S:
+        return float(text)
+    raise RequestError(
+        f"x-lockgate-ttl-s: expected seconds, from 0 (not kept) to {MAX_TTL_S} (ten years), got '{text[:80]}'.",
+        param="x-lockgate-ttl-s",
+    )
+
+
 class HeaderPolicy:
     """Which of a client's headers go upstream. `also` are those that the config adds (`forward_headers`)."""
 
@@ -67,7 +105,13 @@ class HeaderPolicy:
         self._also = frozenset(name.lower() for name in also)
         self._shown_upstream = lru_cache(maxsize=1024)(self._name_shown)
         self._variant = [name.encode() for name in sorted(ANSWER_CHANGING_HEADERS | self._also)]
-        self._marks = [b"cache-control", b"x-lockgate-route", *self._variant]
+        self._marks = [
+            b"cache-control",
+            b"x-lockgate-route",
+            b"x-lockgate-tag",
+            b"x-lockgate-ttl-s",
+            *self._variant,
+        ]
 
     def _name_shown(self, name: bytes) -> str:
         text = name.decode("latin-1")

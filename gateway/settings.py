@@ -85,14 +85,26 @@ class CachePolicySettings(Section):
     mode: Literal["on", "shadow", "off"] = "on"
 
 
+class Volatile(Section):
+    """Questions whose right answer changes with time. `rules` names a file, or those that are shipped."""
+
+    action: Literal["short-ttl", "bypass", "ignore"] = "short-ttl"
+    rules: str = Field(default="default", min_length=1)
+
+
 class Cache(Section):
     enabled: bool = True
     store: Literal["memory", "sqlite"] = "sqlite"
     path: str = Field(default="~/.local/share/lockgate/cache.db", min_length=1)
     ttl_s: float = Field(default=86_400, gt=0)
     max_entries: int = Field(default=1_000_000, ge=1)
+    max_bytes: int = Field(default=4_000_000_000, ge=1_000_000)
     share: Literal["tenant", "everyone"] = "tenant"
     max_temperature: float = Field(default=1.0, ge=0.0)
+    personal_data: Literal["exact", "no-store", "off"] = "exact"
+    coalesce_wait_s: float = Field(default=30.0, gt=0.0)
+    replay_tokens_per_s: float | None = Field(default=None, gt=0.0)
+    volatile: Volatile = Volatile()
     policy: CachePolicySettings = CachePolicySettings()
 
 

@@ -5,11 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from backends.errors import BackendError
 from backends.protocols import Chunk
 from policies.types import Usage
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer has taken by now, and the entry it is kept as, if it is."""
+
+    usage: Usage
+    cost_usd: float
+    model: str
+    entry_id: int | None = None
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flight answers, as similarity sees it. `vector` is float32 (D,) of unit norm."""
+
+    partition: bytes
+    text: str
+    vector: Any
 
 
 class Source(Protocol):
@@ -31,8 +50,8 @@ class Source(Protocol):
         """After any other end; `chunks` is what had come."""
         ...
 
-    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
-        """By now, `chunks` being what has come: the tokens, their cost in USD, and the model that answers."""
+    def outcome(self, chunks: Sequence[Chunk]) -> Outcome:
+        """By now, `chunks` being what has come."""
         ...
 
 
@@ -44,9 +63,9 @@ class Solo:
         self._source = source
         self._chunks: list[Chunk] = []
 
-    def spent(self) -> tuple[Usage, float, str]:
-        """By now: the tokens, their cost in USD, and the model that answers."""
-        return self._source.spent(self._chunks)
+    def outcome(self) -> Outcome:
+        """By now."""
+        return self._source.outcome(self._chunks)
 
     async def follow(self) -> AsyncGenerator[Chunk]:
         """Its chunks, once. Raises what ended it, if it did not end cleanly."""
@@ -97,9 +116,9 @@ class Flight:
         self._leaving = False
         self._task: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
 
-    def spent(self) -> tuple[Usage, float, str]:
-        """By now: the tokens, their cost in USD, and the model that answers."""
-        return self._source.spent(self._chunks)
+    def outcome(self) -> Outcome:
+        """By now."""
+        return self._source.outcome(self._chunks)
 
     @property
     def followers(self) -> int:
@@ -178,22 +197,41 @@ class FlightCancelledError(Exception):
 
 
 class SingleFlight:
-    """The flights in the air, by exact key."""
+    """The flights in the air, by exact key, and by the partition of their question."""
 
     def __init__(self) -> None:
         self._flights: dict[bytes, Flight] = {}
+        self._by_partition: dict[bytes, dict[Flight, Question]] = {}
 
     def find(self, key: bytes) -> Flight | None:
         flight = self._flights.get(key)
         return flight if flight is not None and flight.joinable else None
 
-    def register(self, key: bytes, flight: Flight) -> None:
-        """From now on `find(key)` gives this flight, until it has finished."""
+    def near(self, partition: bytes, vector: Any) -> list[tuple[Flight, Question, float]]:
+        """The flights of this partition whose question can be compared, the most similar first, each with its
+        cosine to `vector`, float32 (D,) of unit norm."""
+        found = [
+            (flight, question, float(question.vector @ vector))
+            for flight, question in self._by_partition.get(partition, {}).items()
+            if flight.joinable
+        ]
+        return sorted(found, key=lambda one: -one[2])
+
+    def register(self, key: bytes, flight: Flight, question: Question | None = None) -> None:
+        """From now on `find(key)` gives this flight, and `near` does if there is a question, until it has
+        finished."""
         self._flights[key] = flight
+        if question is not None:
+            self._by_partition.setdefault(question.partition, {})[flight] = question
 
         def forget() -> None:
             if self._flights.get(key) is flight:
                 del self._flights[key]
+            if question is not None:
+                others = self._by_partition[question.partition]
+                del others[flight]
+                if not others:
+                    del self._by_partition[question.partition]
 
         flight.on_end(forget)
 

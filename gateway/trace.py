@@ -27,8 +27,9 @@ _NOT_VISIBLE = re.compile(r"[^ -~]")
 
 class Trace(msgspec.Struct, kw_only=True):
     """Times are seconds; `started` is on the performance counter's clock. `answer_model` is whose answer was
-    served where none was generated; `reference` what a token would have cost without Lockgate: at the large
-    model of the route, and with no cache."""
+    served where none was generated; `stored_entry_id` what the answer is kept as. `client_refused`: there was
+    an answer, but the client's `Cache-Control` ruled it out. `reference` is what a token would have cost
+    without Lockgate: at the large model of the route, and with no cache."""
 
     request_id: str
     tenant: str = ""
@@ -46,6 +47,7 @@ class Trace(msgspec.Struct, kw_only=True):
     similarity: float | None = None
     confidence: float | None = None
     age_s: float | None = None
+    ttl_left_s: float | None = None
     shadow_entry_id: int | None = None
 
     route: str = ""
@@ -59,8 +61,9 @@ class Trace(msgspec.Struct, kw_only=True):
 
     status: int = 0
     error: str = ""
-    stored: bool = False
+    stored_entry_id: int | None = None
     led: bool = False
+    client_refused: bool = False
     truncated: bool = False
     usage: Usage = NO_USAGE
     cost_usd: float = 0.0
@@ -94,13 +97,11 @@ class Trace(msgspec.Struct, kw_only=True):
                 (b"cache-status", self._cache_status()),
             )
         if self.entry_id is not None:
-            pairs += (
-                (b"x-lockgate-entry", b"%d" % self.entry_id),
-                (b"x-lockgate-similarity", b"%.4f" % (self.similarity or 0.0)),
-                (b"age", b"%d" % (self.age_s or 0)),
-            )
-            if self.confidence is not None:
-                pairs.append((b"x-lockgate-confidence", b"%.4f" % self.confidence))
+            pairs += ((b"x-lockgate-entry", b"%d" % self.entry_id), (b"age", b"%d" % (self.age_s or 0)))
+        if self.similarity is not None:
+            pairs.append((b"x-lockgate-similarity", b"%.4f" % self.similarity))
+        if self.confidence is not None:
+            pairs.append((b"x-lockgate-confidence", b"%.4f" % self.confidence))
         if self.route:
             pairs.append((b"x-lockgate-route", self.route.encode()))
         if self.route_reason:
@@ -120,16 +121,16 @@ class Trace(msgspec.Struct, kw_only=True):
         return pairs
 
     def _cache_status(self) -> bytes:
-        """RFC 9211."""
-        match self.cache:
-            case "hit-exact" | "hit-semantic":
-                return b'lockgate; hit; detail="%s"' % self.cache.encode()
-            case "coalesced":
-                return b"lockgate; fwd=uri-miss; collapsed"
-            case "miss":
-                return b"lockgate; fwd=uri-miss" + (b"; stored" if self.stored else b"")
-            case "bypass":
-                return b"lockgate; fwd=bypass"
+        """RFC 9211. Of a stream it is not known yet whether its answer will be stored."""
+        if self.cache in ("hit-exact", "hit-semantic"):
+            return b'lockgate; hit; ttl=%d; detail="%s"' % (self.ttl_left_s or 0, self.cache.encode())
+        forwarded = b"uri-miss" if self.cache != "bypass" else b"bypass"
+        if self.client_refused:
+            forwarded = b"request"
+        status = b"lockgate; fwd=" + forwarded
+        if self.stored_entry_id is not None and self.led:
+            status += b"; stored"
+        return status + b"; collapsed" if self.cache == "coalesced" else status
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     `tenant` is opaque: whoever may share answers has the same one. `route_pin` is the client's wish
     for a tier (`x-lockgate-route`). `variant` holds the headers that pick another behaviour of the API,
-    by lower-case names.
+    by lower-case names. `tags` and `ttl_s` are the client's wishes for the entry that the answer is kept as:
+    what it can be found by, and for how long (0: not at all; None: as configured).
     """
 
     api: Api
@@ -50,6 +51,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     route_pin: Tier | None = None
     cache: CacheDirectives = msgspec.field(default_factory=CacheDirectives)
     variant: Mapping[str, str] = msgspec.field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    ttl_s: float | None = None
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,11 +117,11 @@ class ServeCached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask a model. `store` says whether the answer may be kept."""
+    """Ask a model. `ttl_s`: how long the answer may be kept; 0 is not at all."""
 
     cache: Literal["miss", "bypass"]
     reason: str
-    store: bool
+    ttl_s: float
 
 
 class Refuse(msgspec.Struct, frozen=True, kw_only=True):

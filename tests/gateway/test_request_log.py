@@ -79,7 +79,7 @@ async def test_a_refused_request_says_no_more_than_there_is() -> None:
     stream = io.BytesIO()
     log = JsonRequestLog(stream)
     ledger = Ledger(LedgerStore(None))
-    recorder = Recorder(Metrics(), ledger, log.write)
+    recorder = Recorder(Metrics(), ledger, ServedAnswers(), log.write)
     recorder.record(Trace(request_id="r", status=400, error="max_tokens: the field is missing."))
     log.flush()
     ledger.close()

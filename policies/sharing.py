@@ -1,0 +1,64 @@
+"""What may be done with answers that change with time, and with those to prompts that hold personal data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from policies.personal_data import personal_data_in
+from policies.types import Api
+from policies.volatility import VolatileRules
+
+VolatileAction = Literal["short-ttl", "bypass", "ignore"]
+PersonalDataAction = Literal["exact", "no-store", "off"]
+
+
+class Restriction(msgspec.Struct, frozen=True, kw_only=True):
+    """`reason` says why an answer may not be found by similarity; "" when it may. `max_ttl_s`: the longest it
+    may be kept, 0 is not at all, None without a limit."""
+
+    reason: str = ""
+    max_ttl_s: float | None = None
+
+
+UNRESTRICTED = Restriction()
+
+
+class SharingRules:
+    """The restrictions that the configuration asks for. Without `rules` no question counts as volatile."""
+
+    def __init__(
+        self,
+        *,
+        rules: VolatileRules | None,
+        volatile: VolatileAction = "short-ttl",
+        personal_data: PersonalDataAction = "exact",
+    ) -> None:
+        self._rules = rules if volatile != "ignore" else None
+        self._bypass_volatile = volatile == "bypass"
+        self._personal_data = personal_data
+
+    def keeps_to_its_tenant(self, body: Mapping[str, Any]) -> bool:
+        """Whether the request's answer must not cross tenants even where answers are shared by everyone."""
+        return self._personal_data != "off" and personal_data_in(body) is not None
+
+    def restriction(self, api: Api, body: Mapping[str, Any], asked: str) -> Restriction:
+        """`asked` is the text of the last turn of the user."""
+        if self._personal_data != "off" and (kind := personal_data_in(body)) is not None:
+            max_ttl_s = 0.0 if self._personal_data == "no-store" else None
+            return self._volatile(
+                api, asked, Restriction(reason=f"the prompt holds {kind}", max_ttl_s=max_ttl_s)
+            )
+        return self._volatile(api, asked, UNRESTRICTED)
+
+    def _volatile(self, api: Api, asked: str, otherwise: Restriction) -> Restriction:
+        # The embedding of a question about now is the same tomorrow.
+        if self._rules is None or api == "embeddings" or otherwise.max_ttl_s == 0:
+            return otherwise
+        rule = self._rules.match(asked)
+        if rule is None:
+            return otherwise
+        max_ttl_s = 0.0 if self._bypass_volatile else rule.ttl_s
+        return Restriction(reason=f"the question asks about {rule.reason}", max_ttl_s=max_ttl_s)
