@@ -8,31 +8,63 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from embeddings.protocols import Entry, FloatMatrix, FloatVector, StoreError
-from policies.types import Answer
+from embeddings.protocols import Entry, EntryFilter, FloatMatrix, FloatVector, StoreError
+from policies.types import Answer, Api
 
 INT64_MAX = 2**63 - 1
 NORM_TOLERANCE = 1e-3
 STORED_NORM_TOLERANCE = 2e-3  # and float16 adds its rounding
+CLOCK_TOLERANCE_S = 60.0
+"""An answer made so much later than now is not served: the machine's clock has been set back since, and
+nobody knows how old the answer is. It is kept, for the clock may be set right again."""
+ENTRY_OVERHEAD_BYTES = 512
+"""What an entry takes beside what is counted: its keys, names and numbers, its places in the indexes, and
+the rest of its last page."""
 
 
 class EntryRecord(NamedTuple):
-    """The columns of an entry but its id, in the stores' order. A tuple because it is bound to SQL as it
-    is. `vector` is little-endian float16, half of float32: its rounding moves a cosine by 1e-4."""
+    """The columns of an entry but its id and its use, in the stores' order. A tuple because it is bound to
+    SQL as it is. `model` was asked for, `answered_by` answered. `tags` is a JSON array. `vector` is
+    little-endian float16, half of float32: its rounding moves a cosine by 1e-4."""
 
     exact_key: bytes
     partition: bytes
     tenant: str
+    api: Api
+    model: str
+    answered_by: str
+    tags: str
     space: str | None
     created_at: float
     expires_at: float
-    model: str
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float
+    stored_bytes: int
     vector: bytes | None
     text: str | None
+    request: bytes
     body: bytes
+
+
+def is_served(record: EntryRecord, now: float) -> bool:
+    """Neither expired nor from the future. `sqlite_filters.SERVED` says the same in SQL."""
+    return now < record.expires_at and record.created_at <= now + CLOCK_TOLERANCE_S
+
+
+def fits(record: EntryRecord, which: EntryFilter) -> bool:
+    return (
+        which.tenant in (None, record.tenant)
+        and which.api in (None, record.api)
+        and which.model in (None, record.model, record.answered_by)
+        and (which.tag is None or which.tag in to_tags(record.tags))
+        and (which.text is None or contains(record.text, which.text.casefold()))
+    )
+
+
+def contains(text: str | None, folded: str) -> bool:
+    """Whether `text` holds what was case-folded."""
+    return text is not None and folded in text.casefold()
 
 
 def to_record(entry: Entry) -> EntryRecord:
@@ -40,9 +72,11 @@ def to_record(entry: Entry) -> EntryRecord:
     answer = entry.answer
     try:
         body = orjson.dumps(answer.body)
-        for text in (entry.tenant, entry.space, entry.text, answer.model):
-            if text is not None:
-                text.encode("utf-8")
+        tags = orjson.dumps(entry.tags).decode()
+        for name in (entry.tenant, entry.model, entry.space, answer.model):
+            if name is not None:
+                name.encode("utf-8")
+        text_bytes = 0 if entry.text is None else len(entry.text.encode("utf-8"))
     except (orjson.JSONEncodeError, UnicodeEncodeError) as error:
         raise StoreError(f"the entry cannot be stored: {error}") from error
     if entry.vector is not None and (entry.text is None or entry.space is None):
@@ -53,19 +87,26 @@ def to_record(entry: Entry) -> EntryRecord:
         raise StoreError("the entry cannot be stored: its token counts are out of range")
     if not all(map(math.isfinite, (answer.created_at, entry.expires_at, answer.cost_usd))):
         raise StoreError("the entry cannot be stored: its times and cost must be finite")
+    vector = None if entry.vector is None else entry.vector.astype("<f2").tobytes()
+    counted = len(body) + len(entry.request) + text_bytes + len(vector or b"") + len(tags)
     return EntryRecord(
         exact_key=entry.exact_key,
         partition=entry.partition,
         tenant=entry.tenant,
+        api=entry.api,
+        model=entry.model,
+        answered_by=answer.model,
+        tags=tags,
         space=entry.space,
         created_at=answer.created_at,
         expires_at=entry.expires_at,
-        model=answer.model,
         prompt_tokens=answer.prompt_tokens,
         completion_tokens=answer.completion_tokens,
         cost_usd=answer.cost_usd,
-        vector=None if entry.vector is None else entry.vector.astype("<f2").tobytes(),
+        stored_bytes=ENTRY_OVERHEAD_BYTES + counted,
+        vector=vector,
         text=entry.text,
+        request=entry.request,
         body=body,
     )
 
@@ -74,6 +115,7 @@ def to_entry(entry_id: int, record: EntryRecord) -> Entry:
     """Raises StoreError when the record is damaged."""
     try:
         body = orjson.loads(record.body)
+        tags = to_tags(record.tags)
     except orjson.JSONDecodeError as error:
         raise StoreError(f"entry {entry_id} is damaged: {error}") from error
     return Entry(
@@ -81,19 +123,28 @@ def to_entry(entry_id: int, record: EntryRecord) -> Entry:
         exact_key=record.exact_key,
         partition=record.partition,
         tenant=record.tenant,
+        api=record.api,
+        model=record.model,
+        tags=tags,
         text=record.text,
         space=record.space,
         vector=None if record.vector is None else _to_vector(record.vector),
         answer=Answer(
             body=body,
-            model=record.model,
+            model=record.answered_by,
             created_at=record.created_at,
             prompt_tokens=record.prompt_tokens,
             completion_tokens=record.completion_tokens,
             cost_usd=record.cost_usd,
         ),
         expires_at=record.expires_at,
+        request=record.request,
     )
+
+
+def to_tags(stored: str) -> tuple[str, ...]:
+    """Raises orjson.JSONDecodeError."""
+    return () if stored == "[]" else tuple(orjson.loads(stored))
 
 
 def to_vectors(blobs: list[bytes]) -> FloatMatrix:

@@ -1,4 +1,4 @@
-"""The SQLite file of the answer store: its schema, how it is opened, and who may open it."""
+"""The SQLite file of the answer store: how it is opened, and who may open it."""
 
 from __future__ import annotations
 
@@ -11,47 +11,16 @@ import weakref
 from pathlib import Path
 from typing import ClassVar
 
-from embeddings.entry_record import EntryRecord
+from embeddings.capacity import Capacity
 from embeddings.protocols import StoreError
+from embeddings.sqlite_migrations import APPLICATION_ID, SCHEMA_VERSION, migrate
 
-APPLICATION_ID = 0x4C6B4774  # "LkGt" in the file's header: another program's database is not ours to fill
-SCHEMA_VERSION = 1
 HEADER = b"SQLite format 3\x00"  # https://www.sqlite.org/fileformat.html, section 1.3
 WRITE_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 0.05  # reads run on the event loop; in WAL mode only another program could hold them up
 
-COLUMNS = ", ".join(EntryRecord._fields)
 
-# AUTOINCREMENT, since plain row ids are used again after a delete. `vector`, `text` and `body` come last:
-# SQLite reads a long row's overflow pages only as far as the columns asked for.
-SCHEMA = f"""
-CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE entries (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    exact_key BLOB NOT NULL UNIQUE,
-    partition BLOB NOT NULL,
-    tenant TEXT NOT NULL,
-    space TEXT,
-    created_at REAL NOT NULL,
-    expires_at REAL NOT NULL,
-    last_used_at REAL NOT NULL,
-    hits INTEGER NOT NULL DEFAULT 0,
-    model TEXT NOT NULL,
-    prompt_tokens INTEGER NOT NULL,
-    completion_tokens INTEGER NOT NULL,
-    cost_usd REAL NOT NULL,
-    vector BLOB,
-    text TEXT,
-    body BLOB NOT NULL
-) STRICT;
-CREATE INDEX entries_by_expiry ON entries (expires_at);
-CREATE INDEX entries_by_use ON entries (last_used_at);
-PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
-"""
-
-
-def prepare(path: Path) -> None:
+def prepare(path: Path, capacity: Capacity) -> None:
     """Make the file when it is missing, check it when it is there, bring it to our schema.
 
     The caller holds the file's `FileLock`. Raises StoreError, leaving a file that is not ours as it was.
@@ -67,10 +36,9 @@ def prepare(path: Path) -> None:
         _check(path, connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
-        if _pragma(connection, "user_version") == 0:
-            for statement in SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO meta VALUES ('secret', ?)", (os.urandom(32),))
+        version = _pragma(connection, "user_version")
+        if version < SCHEMA_VERSION:
+            migrate(connection, version, capacity)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise unusable(path, error) from error

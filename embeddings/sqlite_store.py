@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -10,18 +11,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
-from embeddings.entry_record import EntryRecord, to_entry, to_record, to_vectors
-from embeddings.protocols import Entry, FloatMatrix, IdArray, StoreError
-from embeddings.sqlite_schema import COLUMNS, FileLock, connect, prepare, unusable
+from embeddings.capacity import EVICTION, MAX_BYTES, Capacity
+from embeddings.entry_record import INT64_MAX, EntryRecord, to_entry, to_record, to_vectors
+from embeddings.protocols import Entry, EntryFilter, EntryUse, FloatMatrix, IdArray, StoreError, StoreSize
+from embeddings.sqlite_filters import SERVED, register, selection
+from embeddings.sqlite_migrations import COLUMNS
+from embeddings.sqlite_schema import FileLock, connect, prepare, unusable
 from embeddings.sqlite_writer import SqliteWriter
+from policies.eviction import EvictionPolicy
 
 VECTOR_BATCH = 4096
-_FIND = f"SELECT id, {COLUMNS} FROM entries WHERE exact_key = ? AND expires_at > ?"
-_GET = f"SELECT id, {COLUMNS} FROM entries WHERE id = ? AND expires_at > ?"
+_USE = "hits, last_used_at, judged_right, judged_wrong, stored_bytes"
+_FIND = f"SELECT id, {COLUMNS} FROM entries WHERE exact_key = :key AND {SERVED}"
+_GET = f"SELECT id, {COLUMNS} FROM entries WHERE id = :id AND {SERVED}"
+_WITH_VECTOR = f"space = :space AND vector IS NOT NULL AND {SERVED}"
+_VECTOR_IDS = f"SELECT id FROM entries WHERE {_WITH_VECTOR} ORDER BY id"
 _VECTORS = (
-    "SELECT id, partition, vector FROM entries"
-    f" WHERE id > ? AND space = ? AND expires_at > ? AND vector IS NOT NULL ORDER BY id LIMIT {VECTOR_BATCH}"
+    f"SELECT id, partition, vector FROM entries WHERE {_WITH_VECTOR}"
+    " AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
 )
 
 
@@ -40,19 +49,25 @@ class SqliteStore:
         self._reading = threading.Lock()
 
     @classmethod
-    def open(cls, path: str | Path, max_entries: int) -> SqliteStore:
-        """Open or make the file. Raises StoreError, saying what to do, when it is in use, damaged, newer
-        than this program, or cannot be written; ValueError when `max_entries` is less than 1."""
-        if max_entries < 1:
-            raise ValueError(f"max_entries must be at least 1, got {max_entries}")
+    def open(
+        cls,
+        path: str | Path,
+        max_entries: int,
+        max_bytes: int = MAX_BYTES,
+        eviction: EvictionPolicy = EVICTION,
+    ) -> SqliteStore:
+        """Open or make the file; one of an older version is brought up to date. Raises StoreError, saying
+        what to do, when it is in use, damaged, newer than this program, or cannot be written; ValueError
+        when a limit is less than 1."""
+        capacity = Capacity(max_entries, max_bytes, eviction)
         path = Path(path).expanduser().resolve()
         lock = FileLock(path)
         try:
-            prepare(path)
+            prepare(path, capacity)
             try:
                 reader = connect(path, read_only=True)
                 try:
-                    writer = SqliteWriter(path, max_entries)
+                    writer = SqliteWriter(path, capacity)
                 except BaseException:
                     reader.close()
                     raise
@@ -64,46 +79,76 @@ class SqliteStore:
         return cls(path, lock, writer, reader)
 
     async def secret(self) -> bytes:
-        rows = self._read("SELECT value FROM meta WHERE name = 'secret'", ())
+        rows = self._read("SELECT value FROM meta WHERE name = 'secret'", {})
         if not rows:
             raise StoreError(f"the cache file {self._path} lacks its secret: move it away to start anew")
         return bytes(rows[0][0])
 
     async def find(self, exact_key: bytes, now: float) -> Entry | None:
-        return self._one(_FIND, (exact_key, now))
+        return self._one(_FIND, {"key": exact_key, "now": now})
 
     async def get(self, entry_id: int, now: float) -> Entry | None:
-        return self._one(_GET, (entry_id, now))
+        return self._one(_GET, {"id": _id(entry_id), "now": now})
+
+    async def inspect(self, entry_id: int, now: float) -> tuple[Entry, EntryUse] | None:
+        await self._settle()
+        sql = f"SELECT id, {_USE}, {COLUMNS} FROM entries WHERE id = :id AND {SERVED}"
+        rows = self._read(sql, {"id": _id(entry_id), "now": now})
+        return _with_use(rows[0]) if rows else None
+
+    async def listed(
+        self, which: EntryFilter, now: float, *, before: int | None = None, limit: int = 50
+    ) -> list[tuple[Entry, EntryUse]]:
+        await self._settle()
+        rest, parameters = selection(which)
+        sql = f"SELECT id, {_USE}, {COLUMNS} FROM {rest} AND id < :before ORDER BY id DESC LIMIT :limit"
+        parameters |= {"now": now, "limit": limit, "before": INT64_MAX if before is None else _id(before)}
+        return [_with_use(row) for row in await asyncio.to_thread(self._read_apart, sql, parameters)]
+
+    async def matching(self, which: EntryFilter, now: float) -> IdArray:
+        rest, parameters = selection(which)
+        sql = f"SELECT id FROM {rest} ORDER BY id"
+        return _ids(await asyncio.to_thread(self._read_apart, sql, parameters | {"now": now}))
 
     async def put(self, entry: Entry) -> tuple[int, IdArray]:
         return await self._writer.put(to_record(entry))
 
     def touch(self, entry_id: int, now: float) -> None:
-        self._writer.touch(entry_id, now)
+        self._writer.touch(_id(entry_id), now)
+
+    async def judged(self, entry_id: int, *, right: bool) -> bool:
+        return await self._writer.judged(_id(entry_id), right=right)
+
+    async def withdraw(self, entry_id: int) -> bool:
+        return await self._writer.withdraw(_id(entry_id))
 
     async def remove(self, ids: Sequence[int]) -> IdArray:
-        return await self._writer.remove(list(ids))
+        return await self._writer.remove([_id(entry_id) for entry_id in ids])
 
     async def expire(self, now: float) -> IdArray:
         return await self._writer.expire(now)
 
+    async def vector_ids(self, space: str, now: float) -> IdArray:
+        rows = await asyncio.to_thread(self._read_apart, _VECTOR_IDS, {"space": space, "now": now})
+        return _ids(rows)
+
     async def vectors(
-        self, space: str, now: float
+        self, space: str, now: float, ids: IdArray | None = None
     ) -> AsyncIterator[tuple[IdArray, FloatMatrix, list[bytes]]]:
         """As `AnswerStore.vectors`, each batch read on another thread."""
-        last_id = 0
-        while self._reader is not None:
-            batch = await asyncio.to_thread(self._vector_batch, space, now, last_id)
-            if batch is None:
-                return
-            last_id = int(batch[0][-1])
-            yield batch
-        raise self._closed()
+        if ids is None:
+            ids = await self.vector_ids(space, now)
+        for start in range(0, len(ids), VECTOR_BATCH):
+            batch = orjson.dumps(ids[start : start + VECTOR_BATCH].tolist()).decode()
+            parameters = {"space": space, "now": now, "ids": batch}
+            rows = await asyncio.to_thread(self._read_apart, _VECTORS, parameters)
+            if rows:
+                yield _ids(rows), to_vectors([row[2] for row in rows]), [row[1] for row in rows]
 
-    async def count(self) -> int:
+    async def size(self) -> StoreSize:
         if self._reader is None:
             raise self._closed()
-        return self._writer.count
+        return self._writer.size
 
     async def aclose(self) -> None:
         """Write what waits, then release the file. Closing again does nothing."""
@@ -117,35 +162,64 @@ class SqliteStore:
                 self._reader = None
             self._lock.release()
 
-    def _one(self, sql: str, arguments: tuple[object, ...]) -> Entry | None:
-        rows = self._read(sql, arguments)
-        return to_entry(rows[0][0], EntryRecord._make(rows[0][1:])) if rows else None
+    async def _settle(self) -> None:
+        """Have the notes of use written, so that reading sees them. A file that cannot be written is read
+        as it is."""
+        with contextlib.suppress(StoreError):
+            await self._writer.write_notes()
 
-    def _read(self, sql: str, arguments: tuple[object, ...]) -> list[tuple[Any, ...]]:
+    def _one(self, sql: str, parameters: dict[str, object]) -> Entry | None:
+        rows = self._read(sql, parameters)
+        return _entry(rows[0][0], rows[0][1:]) if rows else None
+
+    def _read(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
         with self._reading:
             if self._reader is None:
                 raise self._closed()
             try:
                 # all rows, so that the statement ends and its snapshot with it
-                return self._reader.execute(sql, arguments).fetchall()
+                return self._reader.execute(sql, parameters).fetchall()
             except sqlite3.Error as error:
                 raise unusable(self._path, error) from error
 
-    def _vector_batch(
-        self, space: str, now: float, last_id: int
-    ) -> tuple[IdArray, FloatMatrix, list[bytes]] | None:
+    def _read_apart(self, sql: str, parameters: dict[str, object]) -> list[tuple[Any, ...]]:
+        """As `_read` on a connection of its own: for what takes long, on another thread."""
+        if self._reader is None:
+            raise self._closed()
         try:
             connection = connect(self._path, read_only=True)
             try:
-                rows = connection.execute(_VECTORS, (last_id, space, now)).fetchall()
+                register(connection)
+                return connection.execute(sql, parameters).fetchall()
             finally:
                 connection.close()
         except sqlite3.Error as error:
             raise unusable(self._path, error) from error
-        if not rows:
-            return None
-        ids = np.array([row[0] for row in rows], dtype=np.int64)
-        return ids, to_vectors([row[2] for row in rows]), [row[1] for row in rows]
 
     def _closed(self) -> StoreError:
         return StoreError(f"the cache file {self._path} is closed")
+
+
+def _id(entry_id: int) -> int:
+    """0, which no entry has, for what SQLite could not take as a number."""
+    return int(entry_id) if 0 < entry_id <= INT64_MAX else 0
+
+
+def _ids(rows: list[tuple[Any, ...]]) -> IdArray:
+    return np.array([row[0] for row in rows], dtype=np.int64)
+
+
+def _entry(entry_id: int, columns: tuple[Any, ...]) -> Entry:
+    return to_entry(entry_id, EntryRecord._make(columns))
+
+
+def _with_use(row: tuple[Any, ...]) -> tuple[Entry, EntryUse]:
+    entry_id, hits, last_used_at, judged_right, judged_wrong, stored_bytes, *columns = row
+    use = EntryUse(
+        hits=hits,
+        last_used_at=last_used_at,
+        judged_right=judged_right,
+        judged_wrong=judged_wrong,
+        stored_bytes=stored_bytes,
+    )
+    return _entry(entry_id, tuple(columns)), use

@@ -11,30 +11,21 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from embeddings.capacity import Capacity
 from embeddings.entry_record import EntryRecord
-from embeddings.protocols import IdArray, StoreError
-from embeddings.sqlite_schema import COLUMNS, connect, unusable
+from embeddings.protocols import IdArray, StoreError, StoreSize
+from embeddings.sqlite_entries import SqliteEntries
+from embeddings.sqlite_schema import connect, unusable
 
 MAX_WAITING = 10_000
 MAX_BATCH = 512
 MAX_TOUCHED = 4096
-_PUT = (
-    f"INSERT INTO entries ({COLUMNS}, last_used_at)"
-    f" VALUES ({', '.join('?' * (len(EntryRecord._fields) + 1))}) RETURNING id"
-)
-_DELETE_KEY = "DELETE FROM entries WHERE exact_key = ? RETURNING id"
-_DELETE_ID = "DELETE FROM entries WHERE id = ? RETURNING id"
-_DELETE_EXPIRED = "DELETE FROM entries WHERE expires_at <= ? RETURNING id"
-_DELETE_OLDEST = (
-    "DELETE FROM entries WHERE id IN"
-    " (SELECT id FROM entries WHERE id <> ? ORDER BY last_used_at, id LIMIT ?) RETURNING id"
-)
-_TOUCH = "UPDATE entries SET last_used_at = max(last_used_at, ?), hits = hits + ? WHERE id = ?"
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
@@ -47,19 +38,19 @@ class _Write:
 
 class SqliteWriter:
     """Group commit. A write returns once its transaction is committed; when the transaction fails, each
-    write in it raises StoreError and none of it has happened. `count` is the number of committed entries.
-    """
+    write in it raises StoreError and none of it has happened. `size` is of what is committed."""
 
-    def __init__(self, path: Path, max_entries: int) -> None:
+    def __init__(self, path: Path, capacity: Capacity) -> None:
         """Raises sqlite3.Error."""
         self._path = path
-        self._max_entries = max_entries
+        self._capacity = capacity
         self._connection = connect(path)
         try:
-            self._count = self.count = self._count_rows()
+            self._entries = SqliteEntries(self._connection, capacity)
         except sqlite3.Error:
             self._connection.close()
             raise
+        self.size: StoreSize = self._entries.size()
         self._condition = threading.Condition()
         self._waiting: deque[_Write] = deque()
         self._touched: dict[int, tuple[float, int]] = {}
@@ -68,16 +59,26 @@ class SqliteWriter:
         self._thread.start()
 
     async def put(self, record: EntryRecord) -> tuple[int, IdArray]:
-        put: tuple[int, IdArray] = await self._write(lambda: self._put(record))
-        return put
+        self._capacity.check(record)
+        new_id, gone = await self._write(lambda: self._entries.put(record))
+        return new_id, _ids(gone)
 
     async def remove(self, ids: list[int]) -> IdArray:
-        return _ids(
-            await self._write(lambda: [i for entry_id in ids for i in self._delete(_DELETE_ID, entry_id)])
-        )
+        return _ids(await self._write(lambda: self._entries.remove(ids)))
 
     async def expire(self, now: float) -> IdArray:
-        return _ids(await self._write(lambda: self._delete(_DELETE_EXPIRED, now)))
+        return _ids(await self._write(lambda: self._entries.expire(now)))
+
+    async def judged(self, entry_id: int, *, right: bool) -> bool:
+        return await self._write(lambda: self._entries.judged(entry_id, right=right))
+
+    async def withdraw(self, entry_id: int) -> bool:
+        return await self._write(lambda: self._entries.withdraw(entry_id))
+
+    async def write_notes(self) -> None:
+        """Write the notes of use that wait, if there are any."""
+        if self._touched:
+            await self._write(lambda: None)
 
     def touch(self, entry_id: int, now: float) -> None:
         """Kept in memory until the next transaction, or until there are many."""
@@ -94,9 +95,9 @@ class SqliteWriter:
             self._condition.notify()
         self._thread.join()
 
-    async def _write(self, run: Callable[[], Any]) -> Any:
+    async def _write(self, run: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        future: asyncio.Future[T] = loop.create_future()
         with self._condition:
             if self._closing:
                 raise StoreError(f"the cache file {self._path} is closed")
@@ -134,15 +135,14 @@ class SqliteWriter:
                 logger.warning("notes of use were lost: %s", failure)
             _resolve(writes, [failure] * len(writes))
         else:
-            self.count = self._count
+            self.size = self._entries.size()
             _resolve(writes, results)
         return True
 
     def _commit(self, writes: list[_Write], touched: dict[int, tuple[float, int]]) -> list[Any]:
         self._connection.execute("BEGIN IMMEDIATE")
-        if touched:
-            rows = [(last, hits, entry_id) for entry_id, (last, hits) in touched.items()]
-            self._connection.executemany(_TOUCH, rows)
+        for entry_id, (last_used_at, hits) in touched.items():  # they count when a put makes room
+            self._entries.touch(entry_id, last_used_at, hits)
         results = [write.run() for write in writes]
         self._connection.execute("COMMIT")
         return results
@@ -151,31 +151,12 @@ class SqliteWriter:
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            self._count = self._count_rows()
+            self._entries.reload()
         except sqlite3.Error as second:
             logger.warning("rolling back failed: %s", second)
         if isinstance(error, sqlite3.Error):
             return unusable(self._path, error)
         return StoreError(f"cannot write the cache file {self._path}: {error!r}")
-
-    def _put(self, record: EntryRecord) -> tuple[int, IdArray]:
-        gone = self._delete(_DELETE_KEY, record.exact_key)
-        [(new_id,)] = self._connection.execute(_PUT, (*record, record.created_at)).fetchall()
-        self._count += 1
-        if self._count > self._max_entries:
-            # what had expired when this answer was made has expired now
-            gone += [i for i in self._delete(_DELETE_EXPIRED, record.created_at) if i != new_id]
-        if self._count > self._max_entries:
-            gone += self._delete(_DELETE_OLDEST, new_id, self._count - self._max_entries)
-        return int(new_id), _ids(gone)
-
-    def _delete(self, sql: str, *arguments: object) -> list[int]:
-        ids = [row[0] for row in self._connection.execute(sql, arguments).fetchall()]
-        self._count -= len(ids)
-        return ids
-
-    def _count_rows(self) -> int:
-        return int(self._connection.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
 def _ids(ids: Iterable[int]) -> IdArray:
