@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from embeddings.async_index import AsyncIndex
 from embeddings.engine_thread import EngineThread
 from embeddings.hot_entries import HotEntries
 from embeddings.protocols import (
+    EVERY_ENTRY,
     AnswerStore,
     EmbedderError,
     EncodedText,
     Entry,
-    FloatMatrix,
+    EntryFilter,
+    EntryUse,
     FloatVector,
     IdArray,
     StoreError,
@@ -26,10 +29,11 @@ from embeddings.protocols import (
 )
 from policies.types import Candidate
 
-INLINE_VECTORS = 4096
-"""Index work that goes through up to so many vectors runs on the event loop: a search of 4096 takes 0.3 ms
-at 384 dimensions, and reaching a thread 0.1 ms. Larger work goes to a thread."""
 HOT_BYTES = 32 * 2**20
+COSINE_TOLERANCE = 2e-3
+"""How far an index may be from the store's own vectors: float16 rounding moves a cosine by 1e-4."""
+MAX_SEARCHES = 100
+"""A search among entries that expired unswept may need some; one more than that is a fault of the index."""
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -38,8 +42,9 @@ logger = logging.getLogger(__name__)
 class LocalSemanticCache:
     """`SemanticCache` over a store, an index derived from it, and an embedder's thread. Owns all three.
 
-    The store is written first and the index after it; what the index holds too much is found out against
-    the store and taken out, so the two may disagree for a moment but never in an answer.
+    The store is written first and the index after it; what the index holds too much, or says otherwise than
+    the store, is found out against the store and put right, so the two may disagree for a moment but never
+    in an answer.
     """
 
     def __init__(
@@ -48,19 +53,17 @@ class LocalSemanticCache:
         index: VectorIndex | None = None,
         engine: EngineThread | None = None,
         *,
+        snapshot: Path | None = None,
         hot_bytes: int = HOT_BYTES,
     ) -> None:
-        """Call `start` before use. Without index and engine the cache finds by exact key only."""
+        """Call `start` before use. Without index and engine the cache finds by exact key only. `snapshot` is
+        where a large index is saved."""
         if (index is None) != (engine is None):
             raise ValueError("an index needs an engine and an engine an index")
         self._store = store
-        self._index = index
+        self._index = None if index is None else AsyncIndex(index, snapshot)
         self._engine = engine
         self._hot = HotEntries(hot_bytes)
-        # two threads: a search of a large partition must not wait behind the writes to small ones
-        self._searcher = ThreadPoolExecutor(1, "lockgate-search")
-        self._indexer = ThreadPoolExecutor(1, "lockgate-index")
-        self._index_writes = 0  # on their way to the thread or in it
         self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
@@ -68,18 +71,17 @@ class LocalSemanticCache:
         return None if self._engine is None else self._engine.space
 
     async def start(self, now: float, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Fill the index from the store. `on_progress(done, total)` after each batch; `total` counts all
-        entries, so entries without a vector, or of another space, leave `done` short of it: those are
-        found by exact key only. Raises StoreError."""
+        """Fill the index. `on_progress(done, total)` after each batch of vectors that had to be read from the
+        store. Raises StoreError."""
+        if self._index is not None and self._engine is not None:
+            await self._index.fill(self._store, self._engine.space, now, on_progress)
+
+    async def save_index(self) -> bool:
+        """Save the index where it has changed so much that a start would notice. Whether it was saved. Raises
+        StoreError."""
         if self._index is None or self._engine is None:
-            return
-        total = (await self._store.size()).entries
-        done = 0
-        async for ids, vectors, partitions in self._store.vectors(self._engine.space, now):
-            await self._write_index(INLINE_VECTORS + 1, self._index.add, ids, vectors, partitions)
-            done += len(ids)
-            if on_progress is not None:
-                on_progress(done, total)
+            return False
+        return await self._index.save(self._store, self._engine.space)
 
     def at_hand(self, exact_key: bytes, now: float) -> Entry | None:
         return self._served(self._hot.find(exact_key, now), now)
@@ -96,31 +98,54 @@ class LocalSemanticCache:
     async def get(self, entry_id: int, now: float) -> Entry | None:
         return self._served(await self._look_up(entry_id, now), now)
 
+    async def inspect(self, entry_id: int, now: float) -> tuple[Entry, EntryUse] | None:
+        return await self._store.inspect(entry_id, now)
+
+    async def listed(
+        self, which: EntryFilter, now: float, *, before: int | None = None, limit: int = 50
+    ) -> list[tuple[Entry, EntryUse]]:
+        return await self._store.listed(which, now, before=before, limit=limit)
+
+    async def matching(self, which: EntryFilter, now: float) -> IdArray:
+        return await self._store.matching(which, now)
+
+    async def similar(
+        self, vector: FloatVector, min_similarity: float, which: EntryFilter, now: float
+    ) -> list[tuple[int, float]]:
+        if self._engine is None:
+            return []
+        allowed = None if which == EVERY_ENTRY else await self._store.matching(which, now)
+        found: list[tuple[int, float]] = []
+        async for ids, vectors, _ in self._store.vectors(self._engine.space, now, allowed):
+            cosines = await asyncio.to_thread(np.matmul, vectors, vector)
+            near = np.flatnonzero(cosines >= min_similarity)
+            found += zip(ids[near].tolist(), np.clip(cosines[near], -1, 1).tolist(), strict=True)
+        return sorted(found, key=lambda one: -one[1])
+
     async def embed(self, text: str) -> EncodedText:
         if self._engine is None:
             raise EmbedderError("this cache has no embedder: it finds by exact key only")
         return await self._engine.encode(text)
 
     async def search(self, vector: FloatVector, partition: bytes, k: int, now: float) -> list[Candidate]:
-        """As `SemanticCache.search`. What the index still holds of expired entries is taken out and the
-        search repeated, so `k` candidates come back whenever there are as many."""
-        index = self._index
-        if index is None:
-            return []
-        query = vector.reshape(1, -1)
-        while True:
-            if index.partition_size(partition) <= INLINE_VECTORS:
-                similarity, ids = _translated(index.search, query, k, partition)
-            else:
-                similarity, ids = await self._run(self._searcher, index.search, query, k, partition)
-            candidates, stale = await self._candidates(similarity[0], ids[0], now)
-            if not stale:
-                return candidates
-            await self._unindex(np.array(stale, dtype=np.int64))
+        """As `SemanticCache.search`. What the index holds of expired entries, or says otherwise than the
+        store, is put right and the search repeated, so `k` candidates come back if there are as many."""
+        candidates: list[Candidate] = []
+        for _ in range(MAX_SEARCHES if self._index is not None else 0):
+            assert self._index is not None
+            similarity, ids = await self._index.search(vector, k, partition)
+            candidates, doubted = await self._candidates(vector, partition, similarity, ids, now)
+            if not doubted:
+                break
+            await self._index.put_right(doubted)
+        return candidates
 
     async def put(self, entry: Entry) -> int:
         self._check(entry)
         return await self._finish(self._put(entry))
+
+    async def judge(self, entry_id: int, *, right: bool, by_similarity: bool) -> bool:
+        return await self._finish(self._judge(entry_id, right=right, by_similarity=by_similarity))
 
     async def remove(self, ids: Sequence[int]) -> int:
         return await self._finish(self._forget(self._store.remove(ids)))
@@ -132,15 +157,19 @@ class LocalSemanticCache:
         return await self._store.size()
 
     async def aclose(self) -> None:
-        """Let the writes in hand finish, then close embedder and store."""
+        """Let the writes in hand finish, save the index, then close embedder and store."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._hot = HotEntries(0)
         try:
+            await self.save_index()
+        except StoreError as error:
+            logger.warning("%s: the next start reads the vectors from the store", error)
+        try:
             if self._engine is not None:
                 await asyncio.to_thread(self._engine.close)
-            for executor in (self._searcher, self._indexer):
-                await asyncio.to_thread(executor.shutdown)
+            if self._index is not None:
+                await asyncio.to_thread(self._index.close)
         finally:
             await self._store.aclose()
 
@@ -159,27 +188,33 @@ class LocalSemanticCache:
         return entry
 
     async def _candidates(
-        self, similarity: FloatVector, ids: IdArray, now: float
-    ) -> tuple[list[Candidate], list[int]]:
-        """The unexpired of `ids`, and those that the store no longer has."""
+        self, query: FloatVector, partition: bytes, similarity: FloatVector, ids: IdArray, now: float
+    ) -> tuple[list[Candidate], dict[int, Entry | None]]:
+        """The unexpired of `ids` by similarity, and those of which the index says otherwise than the store:
+        on the partition or on the vector."""
         candidates: list[Candidate] = []
-        stale: list[int] = []
+        doubted: dict[int, Entry | None] = {}
         for entry_id, cosine in zip(ids.tolist(), similarity.tolist(), strict=True):
             if entry_id < 0:
                 break
             entry = await self._look_up(entry_id, now)
-            if entry is None or entry.text is None:
-                stale.append(entry_id)
+            if entry is None or entry.text is None or entry.vector is None:
+                doubted[entry_id] = None
+                continue
+            stored_cosine = max(-1.0, min(1.0, float(query @ entry.vector)))
+            if entry.partition != partition or abs(stored_cosine - cosine) > COSINE_TOLERANCE:
+                doubted[entry_id] = entry
                 continue
             candidates.append(
                 Candidate(
                     entry_id=entry_id,
-                    similarity=cosine,
+                    similarity=stored_cosine,
                     text=entry.text,
                     created_at=entry.answer.created_at,
                 )
             )
-        return candidates, stale
+        candidates.sort(key=lambda one: -one.similarity)
+        return candidates, doubted
 
     async def _put(self, entry: Entry) -> int:
         new_id, gone = await self._store.put(entry)
@@ -187,40 +222,33 @@ class LocalSemanticCache:
         if self._index is None:
             return new_id
         if entry.vector is not None:
-            ids = np.array([new_id], dtype=np.int64)
-            vectors: FloatMatrix = np.ascontiguousarray(entry.vector.reshape(1, -1))
-            size = self._index.partition_size(entry.partition)
-            await self._write_index(size, self._index.add, ids, vectors, [entry.partition])
+            await self._index.add(new_id, entry.vector, entry.partition)
             # Another put or remove may have taken it from the store, and from the index before it was
             # there. One that comes after this look takes it from the index itself.
             if await self._store.get(new_id, entry.answer.created_at) is None:
-                gone = np.append(gone, ids)
-        await self._unindex(gone)
+                gone = np.append(gone, np.int64(new_id))
+        await self._index.remove(gone)
         return new_id
+
+    async def _judge(self, entry_id: int, *, right: bool, by_similarity: bool) -> bool:
+        if not await self._store.judged(entry_id, right=right):
+            return False
+        if right:
+            return True
+        if not by_similarity:
+            return await self._forget(self._store.remove([entry_id])) == 1
+        there = await self._store.withdraw(entry_id)
+        self._hot.drop([entry_id])
+        if self._index is not None:
+            await self._index.remove(np.array([entry_id], dtype=np.int64))
+        return there
 
     async def _forget(self, removal: Coroutine[Any, Any, IdArray]) -> int:
         gone = await removal
         self._hot.drop(gone.tolist())
-        await self._unindex(gone)
+        if self._index is not None:
+            await self._index.remove(gone)
         return len(gone)
-
-    async def _unindex(self, ids: IdArray) -> None:
-        if self._index is not None and len(ids):
-            # a removal scans its partition 16 times as fast as a search, and costs about as much a vector
-            # of its own as a search does for 64
-            size = len(self._index) // 16 + 64 * len(ids)
-            await self._write_index(size, self._index.remove, ids)
-
-    async def _write_index(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
-        """`size`: how many vectors a search of the same cost goes through. Writes exclude each other, so
-        while the thread has one the event loop must not begin another: it would wait for it."""
-        if size <= INLINE_VECTORS and not self._index_writes:
-            return _translated(function, *arguments)
-        self._index_writes += 1
-        try:
-            return await self._run(self._indexer, function, *arguments)
-        finally:
-            self._index_writes -= 1
 
     async def _finish(self, write: Coroutine[Any, Any, T]) -> T:
         """Run to the end even when the caller is cancelled, lest store and index part."""
@@ -232,13 +260,6 @@ class LocalSemanticCache:
         except asyncio.CancelledError:
             task.add_done_callback(_report)
             raise
-
-    async def _run(self, executor: ThreadPoolExecutor, function: Callable[..., T], *arguments: Any) -> T:
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(executor, _translated, function, *arguments)
-        except RuntimeError as error:
-            raise StoreError("the cache is closed") from error
 
     def _check(self, entry: Entry) -> None:
         if entry.vector is None:
@@ -253,11 +274,3 @@ def _report(task: asyncio.Task[Any]) -> None:
     """Log what no caller waits to hear."""
     if not task.cancelled() and (error := task.exception()) is not None:
         logger.warning("a write whose caller had left failed: %s", error)
-
-
-def _translated(function: Callable[..., T], *arguments: Any) -> T:
-    """The index's errors as the contract's."""
-    try:
-        return function(*arguments)
-    except (ValueError, RuntimeError, MemoryError) as error:
-        raise StoreError(f"the vector index failed: {error}") from error

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embeddings import semantic_cache
+from embeddings import async_index
 from embeddings.engine_thread import EngineThread
 from embeddings.faiss_index import FaissIndex
 from embeddings.memory_store import MemoryStore
@@ -101,8 +101,10 @@ async def cache(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def index_of(cache: LocalSemanticCache) -> FaissIndex:
-    assert isinstance(cache._index, FaissIndex)
-    return cache._index
+    assert cache._index is not None
+    index = cache._index._index
+    assert isinstance(index, FaissIndex)
+    return index
 
 
 async def ids_in_store(cache: LocalSemanticCache, now: float = NOW) -> set[int]:
@@ -120,7 +122,7 @@ async def test_is_a_semantic_cache(cache: LocalSemanticCache) -> None:
 
 async def test_finds_by_key_and_by_similarity(cache: LocalSemanticCache) -> None:
     ids = {name: await cache.put(make_entry(name, created_at=1000.0 + n)) for n, name in enumerate("abcdef")}
-    assert await cache.count() == 6
+    assert (await cache.size()).entries == 6
     found = await cache.find(exact_key("c"), 1010.0)
     assert found is not None
     assert found.id == ids["c"]
@@ -165,7 +167,7 @@ async def test_removed_entries_are_gone_everywhere(cache: LocalSemanticCache) ->
     assert await cache.find(exact_key("a"), NOW) is None
     assert await cache.get(ids[2], NOW) is None
     assert await nearest(cache, "a", 5) == ["b"]
-    assert len(index_of(cache)) == await cache.count() == 1
+    assert len(index_of(cache)) == (await cache.size()).entries == 1
 
 
 async def test_expired_entries_are_not_served_and_leave_the_index(cache: LocalSemanticCache) -> None:
@@ -177,10 +179,10 @@ async def test_expired_entries_are_not_served_and_leave_the_index(cache: LocalSe
     assert await cache.get(short[0], 1060.0) is None
     assert await nearest(cache, "short 0", 3, now=1060.0) == ["long"]
     assert len(index_of(cache)) == 1
-    assert await cache.count() == 8
+    assert (await cache.size()).entries == 8
     assert await cache.sweep(1060.0) == 7
     assert await cache.sweep(1060.0) == 0
-    assert await cache.count() == 1
+    assert (await cache.size()).entries == 1
 
 
 async def test_sweep_takes_expired_vectors_from_the_index(cache: LocalSemanticCache) -> None:
@@ -216,7 +218,7 @@ async def test_starts_from_what_the_store_holds(tmp_path: Path) -> None:
     cache = build(store)
     progress: list[tuple[int, int]] = []
     await cache.start(NOW, lambda done, total: progress.append((done, total)))
-    assert progress == [(4096, 4203), (4200, 4203)]
+    assert progress == [(4096, 4200), (4200, 4200)]
     assert len(index_of(cache)) == 4200
     assert await nearest(cache, "q4199") == ["q4199"]
     assert await cache.find(exact_key("of another embedder"), NOW) is not None
@@ -329,7 +331,7 @@ async def test_a_hot_answer_is_served_without_the_store(monkeypatch: pytest.Monk
 
 
 async def test_large_partitions_are_searched_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantic_cache, "INLINE_VECTORS", 2)
+    monkeypatch.setattr(async_index, "INLINE_VECTORS", 2)
     index = FakeThreadNamingIndex(DIMENSION)
     cache = build(MemoryStore(10), index)
     for name in "abc":
@@ -346,7 +348,7 @@ async def test_a_broken_index_is_a_store_error(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(StoreError, match="no room"):
         await cache.put(make_entry("q"))
     for limit in (10, -1):
-        monkeypatch.setattr(semantic_cache, "INLINE_VECTORS", limit)
+        monkeypatch.setattr(async_index, "INLINE_VECTORS", limit)
         with pytest.raises(StoreError, match="broken"):
             await cache.search(unit_vector("q"), PARTITION, 1, NOW)
     await cache.aclose()
@@ -364,7 +366,7 @@ async def test_refuses_vectors_that_are_not_its_own(cache: LocalSemanticCache) -
         await cache.put(dataclasses.replace(make_entry("q"), vector=unit_vector("q", 17)))
     with pytest.raises(StoreError, match="unit norm"):
         await cache.put(dataclasses.replace(make_entry("q"), vector=unit_vector("q") * np.float32("nan")))
-    assert await cache.count() == 0
+    assert (await cache.size()).entries == 0
 
 
 async def test_without_an_embedder_it_finds_by_key() -> None:
@@ -395,7 +397,7 @@ async def test_closed_cache_says_so(cache: LocalSemanticCache) -> None:
         lambda: cache.put(make_entry("q2")),
         lambda: cache.remove([new_id]),
         lambda: cache.sweep(NOW),
-        lambda: cache.count(),
+        lambda: cache.size(),
         lambda: cache.search(unit_vector("q"), PARTITION, 1, NOW),
     ]
     for call in calls:
@@ -415,16 +417,16 @@ async def test_store_and_index_agree_after_any_mix(cache: LocalSemanticCache) ->
         name = rng.choice(names)
         match rng.randrange(6):
             case 0 | 1:
-                ttl_s = rng.choice([50.0, 5000.0])
-                seen.append(await cache.put(make_entry(name, created_at=1000.0 + step, ttl_s=ttl_s)))
+                ttl_s = rng.choice([6.0, 5000.0])
+                seen.append(await cache.put(make_entry(name, created_at=1000.0 + step / 8, ttl_s=ttl_s)))
             case 2 if seen:
                 await cache.remove(rng.sample(seen, min(3, len(seen))))
             case 3:
-                await cache.sweep(1000.0 + step)
+                await cache.sweep(1000.0 + step / 8)
             case 4:
-                await cache.find(exact_key(name), 1000.0 + step)
+                await cache.find(exact_key(name), 1000.0 + step / 8)
             case _:
-                for candidate in await cache.search(unit_vector(name), PARTITION, 5, 1000.0 + step):
+                for candidate in await cache.search(unit_vector(name), PARTITION, 5, 1000.0 + step / 8):
                     assert candidate.similarity == pytest.approx(
                         float(unit_vector(name) @ unit_vector(candidate.text)), abs=1e-2
                     )
@@ -448,7 +450,7 @@ async def test_store_and_index_agree_after_any_mix(cache: LocalSemanticCache) ->
     for name in names:
         found |= {c.entry_id for c in await cache.search(unit_vector(name), PARTITION, 50, 1400.0)}
     assert found == stored
-    assert len(index_of(cache)) == len(stored) == await cache.count()
+    assert len(index_of(cache)) == len(stored) == (await cache.size()).entries
     for name in names:
         hot, cold = (
             await cache.find(exact_key(name), 1400.0),
