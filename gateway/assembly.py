@@ -14,6 +14,7 @@ from embeddings.engine_thread import EngineThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway import parts
+from gateway.announcements import Announce, index_progress, route_lines
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
@@ -36,9 +37,6 @@ from gateway.request_headers import HeaderPolicy
 from gateway.request_log import NoRequestLog, RequestLog
 from gateway.served import ServedAnswers
 from gateway.settings import BatchedBackendSettings, Settings
-
-Announce = Callable[[str, str], None]
-"""Told of each part that is ready: what it is, and its state in a few words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +160,8 @@ class _Starting:
             degradation=degradation,
             clock=self._clock,
         )
-        self._announce_routes(catalog)
+        for line in route_lines(catalog):
+            self._announce("route", line)
         notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
         if notice:
             self._announce("prices", notice)
@@ -275,28 +274,13 @@ class _Starting:
             from embeddings.faiss_index import FaissIndex
 
             index = await asyncio.to_thread(FaissIndex, engine.dimension)
-        cache = LocalSemanticCache(store, index, engine if index is not None else None)
+        snapshot = parts.snapshot_path(settings.cache)
+        cache = LocalSemanticCache(store, index, engine if index is not None else None, snapshot=snapshot)
         self._closers.append(cache.aclose)
-        await cache.start(self._clock())
+        await cache.start(self._clock(), index_progress(self._announce))
         housekeeping = Housekeeping(cache, self._clock)
         self._closers.append(housekeeping.aclose)
         where = settings.cache.path if settings.cache.store == "sqlite" else "memory"
         shared = ", shared by ALL tenants" if settings.cache.share == "everyone" else ""
         self._announce("cache", f"{where}, {(await cache.size()).entries} entries{shared}")
         return cache
-
-    def _announce_routes(self, catalog: Catalog) -> None:
-        for route in catalog.routes.values():
-            small, large = route.small, route.large
-            if small.backend is large.backend and small.upstream_name == large.upstream_name:
-                line = (
-                    f"{route.name}: small and large are both {_shown(small)}; routes are decided and shown"
-                    " all the same (for a larger one set OPENAI_API_KEY, ANTHROPIC_API_KEY or [models.large])"
-                )
-            else:
-                line = f"{route.name}: small = {_shown(small)}, large = {_shown(large)}"
-            self._announce("route", line)
-
-
-def _shown(model: Model) -> str:
-    return f"{model.upstream_name} at {model.backend.name}"

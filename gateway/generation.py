@@ -89,10 +89,7 @@ class Generation:
         if identity is None or decision.ttl_s == 0 or decision.cache != "miss":
             return Solo(source)
         flight = Flight(source)
-        question = None
-        if lookup.vector is not None and identity.text is not None:
-            question = Question(partition=identity.partition, text=identity.text, vector=lookup.vector.vector)
-        self.flights.register(identity.exact_key, flight, question)
+        self.flights.register(identity.exact_key, flight, question_of(lookup))
         return flight
 
     async def store(

@@ -91,6 +91,11 @@ def sqlite(settings: CacheSettings) -> AnswerStore:
     return SqliteStore.open(Path(settings.path).expanduser(), settings.max_entries, settings.max_bytes)
 
 
+def snapshot_path(settings: CacheSettings) -> Path | None:
+    """Where a large index is saved: beside the file that it is derived from."""
+    return Path(f"{Path(settings.path).expanduser()}.index") if settings.store == "sqlite" else None
+
+
 def sharing_rules(settings: CacheSettings) -> SharingRules:
     """Raises ConfigError."""
     own = settings.volatile.rules

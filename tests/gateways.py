@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -47,7 +48,8 @@ def whole(body: dict[str, Any]) -> Chunk:
 class FakeBackend:
     """Answers "answer N" to its Nth call, in the form the call asks for.
 
-    `gate`, when set, is awaited before each chunk. `error` is raised after `error_after` chunks.
+    `gate`, when set, is awaited before each chunk. `error` is raised after `error_after` chunks, by the next
+    `failing` calls.
     `rewrite` may change each object before it goes out.
     """
 
@@ -60,6 +62,7 @@ class FakeBackend:
         self.gate: asyncio.Event | None = None
         self.error: BackendError | None = None
         self.error_after = 0
+        self.failing = math.inf
         self.rewrite: Callable[[dict[str, Any]], dict[str, Any]] = lambda body: body
         self.ready = True
 
@@ -71,7 +74,8 @@ class FakeBackend:
             for sent, body in enumerate(self._objects(call, f"answer {len(self.calls)}")):
                 if self.gate is not None:
                     await self.gate.wait()
-                if self.error is not None and sent >= self.error_after:
+                if self.error is not None and sent >= self.error_after and self.failing:
+                    self.failing -= 1
                     raise self.error
                 yield form(self.rewrite(body))
         except (asyncio.CancelledError, GeneratorExit):

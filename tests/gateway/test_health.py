@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 import structlog.testing
@@ -87,7 +88,7 @@ async def test_housekeeping_sweeps_and_survives_a_store_that_fails() -> None:
             return 1
 
     cache = FakeFailingCache(MemoryStore(10))
-    housekeeping = Housekeeping(cache, every_s=0.001)
+    housekeeping = Housekeeping(cache, time.time, sweep_every_s=0.001)
     await asyncio.wait_for(twice.wait(), 5)
     await housekeeping.aclose()
     await cache.aclose()

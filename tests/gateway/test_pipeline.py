@@ -206,31 +206,6 @@ async def test_an_upstream_that_dies_in_mid_stream_is_signalled_and_not_stored()
         assert (await test.ask()).headers["x-lockgate-cache"] == "miss"
 
 
-async def test_equal_requests_in_flight_make_one_call() -> None:
-    async with running() as test:
-        test.backend.gate = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(test.ask(stream=i % 2 == 0)) for i in range(6)]
-            await until(lambda: test.followers == 6)
-            test.backend.gate.set()
-        responses = [task.result() for task in tasks]
-        kinds = sorted(r.headers["x-lockgate-cache"] for r in responses)
-        assert kinds == ["coalesced"] * 5 + ["miss"]
-        assert {told(r) for r in responses} == {"answer 1"}
-        assert len(test.backend.calls) == 1
-
-
-async def test_the_failure_of_a_shared_call_reaches_all_who_follow() -> None:
-    async with running() as test:
-        test.backend.gate = asyncio.Event()
-        test.backend.error = UpstreamTimeout("too late")
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(test.ask()) for _ in range(3)]
-            await until(lambda: test.followers == 3)
-            test.backend.gate.set()
-        assert [task.result().status_code for task in tasks] == [504] * 3
-
-
 @pytest.mark.parametrize("temperature", [1.5, 2])
 async def test_above_max_temperature_the_cache_is_bypassed(temperature: float) -> None:
     async with running() as test:

@@ -9,7 +9,7 @@ import pytest
 
 from backends.errors import UpstreamCut
 from backends.protocols import Chunk
-from gateway.single_flight import Flight, SingleFlight, Solo
+from gateway.single_flight import Flight, Outcome, Question, SingleFlight, Solo
 from policies.types import Usage
 from tests.gateways import chunk
 
@@ -44,8 +44,8 @@ class FakeSource:
     def abandon(self, chunks: Sequence[Chunk]) -> None:
         self.abandoned.append(len(chunks))
 
-    def spent(self, chunks: Sequence[Chunk]) -> tuple[Usage, float, str]:
-        return Usage(), 0.0, "m"
+    def outcome(self, chunks: Sequence[Chunk]) -> Outcome:
+        return Outcome(usage=Usage(), cost_usd=0.0, model="m")
 
 
 async def followed(flight: Flight | Solo) -> list[int]:
