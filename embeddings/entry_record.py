@@ -25,7 +25,8 @@ the rest of its last page."""
 class EntryRecord(NamedTuple):
     """The columns of an entry but its id and its use, in the stores' order. A tuple because it is bound to
     SQL as it is. `model` was asked for, `answered_by` answered. `tags` is a JSON array. `vector` is
-    little-endian float16, half of float32: its rounding moves a cosine by 1e-4."""
+    little-endian float16, half of float32: its rounding moves a cosine by 1e-4; without it there is no
+    `space`."""
 
     exact_key: bytes
     partition: bytes
@@ -97,7 +98,7 @@ def to_record(entry: Entry) -> EntryRecord:
         model=entry.model,
         answered_by=answer.model,
         tags=tags,
-        space=entry.space,
+        space=None if entry.vector is None else entry.space,
         created_at=answer.created_at,
         expires_at=entry.expires_at,
         prompt_tokens=answer.prompt_tokens,

@@ -128,7 +128,7 @@ class MemoryStore:
             return False
         vector_bytes = len(kept.record.vector or b"")
         stored_bytes = kept.record.stored_bytes - vector_bytes
-        kept.record = kept.record._replace(vector=None, stored_bytes=stored_bytes)
+        kept.record = kept.record._replace(vector=None, space=None, stored_bytes=stored_bytes)
         self._stored_bytes -= vector_bytes
         return True
 
@@ -146,9 +146,7 @@ class MemoryStore:
             [
                 entry_id
                 for entry_id, kept in self._kept.items()
-                if kept.record.vector is not None
-                and kept.record.space == space
-                and is_served(kept.record, now)
+                if kept.record.space == space and is_served(kept.record, now)
             ]
         )
 

@@ -27,9 +27,8 @@ _TOUCH = (
 _JUDGED = (
     "UPDATE entries SET judged_right = judged_right + ?1, judged_wrong = judged_wrong + 1 - ?1 WHERE id = ?2"
 )
-_WITHDRAW = (
-    "UPDATE entries SET vector = NULL, stored_bytes = stored_bytes - coalesce(length(vector), 0) WHERE id = ?"
-)
+_VECTOR_BYTES = "SELECT coalesce(length(vector), 0) FROM entries WHERE id = ?"
+_WITHDRAW = "UPDATE entries SET vector = NULL, space = NULL, stored_bytes = stored_bytes - ?1 WHERE id = ?2"
 _SIZE = "SELECT count(*), coalesce(sum(stored_bytes), 0) FROM entries"
 _CLOCK = "SELECT value FROM meta WHERE name = 'clock'"
 _SET_CLOCK = "INSERT OR REPLACE INTO meta VALUES ('clock', ?)"
@@ -74,13 +73,11 @@ class SqliteEntries:
         return self._connection.execute(_JUDGED, (int(right), entry_id)).rowcount == 1
 
     def withdraw(self, entry_id: int) -> bool:
-        vector = self._connection.execute(
-            "SELECT coalesce(length(vector), 0) FROM entries WHERE id = ?", (entry_id,)
-        ).fetchone()
-        if vector is None:
+        row = self._connection.execute(_VECTOR_BYTES, (entry_id,)).fetchone()
+        if row is None:
             return False
-        self._connection.execute(_WITHDRAW, (entry_id,))
-        self._stored_bytes -= vector[0]
+        self._connection.execute(_WITHDRAW, (row[0], entry_id))
+        self._stored_bytes -= row[0]
         return True
 
     def remove(self, ids: list[int]) -> list[int]:

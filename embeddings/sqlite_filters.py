@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import NamedTuple
 
 from embeddings.entry_record import CLOCK_TOLERANCE_S, contains
 from embeddings.protocols import EntryFilter
@@ -35,27 +36,27 @@ def register(connection: sqlite3.Connection) -> None:
     connection.create_function("holds", 2, contains, deterministic=True)
 
 
-def selection(which: EntryFilter) -> tuple[str, dict[str, object]]:
-    """The tables and conditions to select from, and their parameters; `:now` is the caller's. The id is
-    `entries.id`, by which the rows come in order."""
+class Selection(NamedTuple):
+    """`rows`: the tables and conditions to select from. `id`: the column by which the rows come in order.
+    `parameters`: of the conditions, but for `:now`."""
+
+    rows: str
+    id: str
+    parameters: dict[str, object]
+
+
+def selection(which: EntryFilter) -> Selection:
     # the most telling first: SQLite goes through the labels in this order (CROSS JOIN keeps it)
-    wanted = [
-        f"{name}={value}"
-        for name, value in (
-            ("tag", which.tag),
-            ("tenant", which.tenant),
-            ("model", which.model),
-            ("api", which.api),
-        )
-        if value is not None
-    ]
+    named = (("tag", which.tag), ("tenant", which.tenant), ("model", which.model), ("api", which.api))
+    wanted = [f"{name}={value}" for name, value in named if value is not None]
     parameters: dict[str, object] = {f"label{n}": label for n, label in enumerate(wanted)}
-    tables = [f"labels AS label{n}" for n in range(len(wanted))]
+    tables = [*(f"labels AS label{n}" for n in range(len(wanted))), "entries"]
+    ids = [*(f"label{n}.entry_id" for n in range(len(wanted))), "entries.id"]
     conditions = [f"label{n}.label = :label{n}" for n in range(len(wanted))]
-    ids = [f"label{n}.entry_id" for n in range(len(wanted))] + ["entries.id"]
     conditions += [f"{later} = {first}" for first, later in pairwise(ids)]
     conditions.append(SERVED)
     if which.text is not None:
         conditions.append("holds(text, :text)")
         parameters["text"] = which.text.casefold()
-    return f"{' CROSS JOIN '.join([*tables, 'entries'])} WHERE {' AND '.join(conditions)}", parameters
+    rows = f"{' CROSS JOIN '.join(tables)} WHERE {' AND '.join(conditions)}"
+    return Selection(rows, ids[0], parameters)

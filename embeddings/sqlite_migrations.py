@@ -53,7 +53,7 @@ CREATE TABLE entries (
 ) STRICT;
 CREATE INDEX entries_by_expiry ON entries (expires_at);
 CREATE INDEX entries_by_priority ON entries (priority, id, stored_bytes);
-CREATE INDEX entries_by_space ON entries (space, expires_at, created_at) WHERE vector IS NOT NULL;
+CREATE INDEX entries_by_space ON entries (space, expires_at, created_at) WHERE space IS NOT NULL;
 CREATE TABLE labels (
     label TEXT NOT NULL,
     entry_id INTEGER NOT NULL,
@@ -64,7 +64,8 @@ CREATE TABLE labels (
 # Version 1 knew neither the request nor what was asked for: its answers serve whoever has their key.
 _FROM_VERSION_1 = """
 INSERT INTO entries
-SELECT id, exact_key, partition, tenant, api_of(body), '', model, '[]', space, created_at, expires_at,
+SELECT id, exact_key, partition, tenant, api_of(body), '', model, '[]',
+    iif(vector IS NULL, NULL, space), created_at, expires_at,
     prompt_tokens, completion_tokens, cost_usd, bytes, last_used_at, hits, 0, 0, density,
     priority(density, hits), vector, text, x'', body
 FROM (

@@ -26,11 +26,10 @@ VECTOR_BATCH = 4096
 _USE = "hits, last_used_at, judged_right, judged_wrong, stored_bytes"
 _FIND = f"SELECT id, {COLUMNS} FROM entries WHERE exact_key = :key AND {SERVED}"
 _GET = f"SELECT id, {COLUMNS} FROM entries WHERE id = :id AND {SERVED}"
-_WITH_VECTOR = f"space = :space AND vector IS NOT NULL AND {SERVED}"
-_VECTOR_IDS = f"SELECT id FROM entries WHERE {_WITH_VECTOR} ORDER BY id"
+_VECTOR_IDS = f"SELECT id FROM entries WHERE space = :space AND {SERVED} ORDER BY id"
 _VECTORS = (
-    f"SELECT id, partition, vector FROM entries WHERE {_WITH_VECTOR}"
-    " AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
+    "SELECT id, partition, vector FROM entries NOT INDEXED"  # by id, that is
+    f" WHERE id IN (SELECT value FROM json_each(:ids)) AND space = :space AND {SERVED} ORDER BY id"
 )
 
 
@@ -100,15 +99,22 @@ class SqliteStore:
         self, which: EntryFilter, now: float, *, before: int | None = None, limit: int = 50
     ) -> list[tuple[Entry, EntryUse]]:
         await self._settle()
-        rest, parameters = selection(which)
-        sql = f"SELECT id, {_USE}, {COLUMNS} FROM {rest} AND id < :before ORDER BY id DESC LIMIT :limit"
-        parameters |= {"now": now, "limit": limit, "before": INT64_MAX if before is None else _id(before)}
+        chosen = selection(which)
+        sql = (
+            f"SELECT entries.id, {_USE}, {COLUMNS} FROM {chosen.rows} AND {chosen.id} < :before"
+            f" ORDER BY {chosen.id} DESC LIMIT :limit"
+        )
+        parameters = chosen.parameters | {
+            "now": now,
+            "before": INT64_MAX if before is None else min(before, INT64_MAX),
+            "limit": limit,
+        }
         return [_with_use(row) for row in await asyncio.to_thread(self._read_apart, sql, parameters)]
 
     async def matching(self, which: EntryFilter, now: float) -> IdArray:
-        rest, parameters = selection(which)
-        sql = f"SELECT id FROM {rest} ORDER BY id"
-        return _ids(await asyncio.to_thread(self._read_apart, sql, parameters | {"now": now}))
+        chosen = selection(which)
+        sql = f"SELECT {chosen.id} FROM {chosen.rows} ORDER BY {chosen.id}"
+        return _ids(await asyncio.to_thread(self._read_apart, sql, chosen.parameters | {"now": now}))
 
     async def put(self, entry: Entry) -> tuple[int, IdArray]:
         return await self._writer.put(to_record(entry))

@@ -11,9 +11,12 @@ async def test_bookkeeping_stays_in_proportion() -> None:
     store = MemoryStore(10)
     for n in range(3000):
         await store.put(make_entry(f"q{n % 25}", created_at=1000.0 + n, ttl_s=1e6))
-    assert await store.count() == 10
+    assert (await store.size()).entries == 10
     assert len(store._id_by_key) == 10
+    for _ in range(1000):
+        store.touch(1 + 2999, 5000.0)
     assert len(store._expiries) <= 2 * 10 + 64 + 1
+    assert len(store._priorities) <= 2 * 10 + 64 + 1
 
 
 async def test_entries_that_leave_while_vectors_are_listed_are_left_out() -> None:
@@ -33,6 +36,6 @@ async def test_closing_frees_the_entries() -> None:
     store = MemoryStore(10)
     await store.put(make_entry("q"))
     await store.aclose()
-    assert not store._records
+    assert not store._kept
     with pytest.raises(StoreError, match="closed"):
         await store.find(exact_key("q"), 1001.0)

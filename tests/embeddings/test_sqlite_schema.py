@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from embeddings.protocols import StoreError
-from embeddings.sqlite_schema import APPLICATION_ID, SCHEMA_VERSION, FileLock, connect
+from embeddings.sqlite_migrations import APPLICATION_ID, SCHEMA_VERSION
+from embeddings.sqlite_schema import FileLock, connect
 from embeddings.sqlite_store import SqliteStore
 from tests.entries import exact_key, make_entry
 

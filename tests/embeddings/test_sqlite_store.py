@@ -30,7 +30,7 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
     store = SqliteStore.open(path, 1000)
     assert await store.secret() == secret
-    assert await store.count() == 49
+    assert (await store.size()).entries == 49
     for entry_id, entry in zip(ids[:-1], before, strict=False):
         again = await store.get(entry_id, NOW)
         assert entry is not None
@@ -53,13 +53,13 @@ async def test_secrets_differ_between_files(tmp_path: Path) -> None:
 async def test_a_smaller_limit_is_kept_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "cache.db"
     store = SqliteStore.open(path, 100)
-    ids = [(await store.put(make_entry(f"q{n}", created_at=1000.0 + n)))[0] for n in range(20)]
+    ids = [(await store.put(make_entry(f"q{n + 10}", created_at=1000.0 + n)))[0] for n in range(20)]
     store.touch(ids[0], 1100.0)
     await store.aclose()
     store = SqliteStore.open(path, 5)
     _, gone = await store.put(make_entry("new", created_at=1200.0))
     assert set(gone.tolist()) == set(ids[1:-3])
-    assert await store.count() == 5
+    assert (await store.size()).entries == 5
     assert await store.get(ids[0], 1201.0) is not None
     await store.aclose()
 
@@ -72,7 +72,7 @@ async def test_space_is_used_again(tmp_path: Path) -> None:
         for n in range(100):
             await store.put(make_entry(f"{round_} {n}", created_at=1000.0 + n, content="x" * 5000))
         store._writer._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (pages,) = store._read("PRAGMA page_count", ())[0]
+        (pages,) = store._read("PRAGMA page_count", {})[0]
         sizes.append(pages)
     assert sizes[2] <= sizes[0] * 1.2
     await store.aclose()
@@ -151,7 +151,7 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
     index = FaissIndex(DIMENSION)
     async for ids, vectors, partitions in store.vectors(SPACE, NOW):
         index.add(ids, vectors, partitions)
-    assert len(index) == await store.count() >= len(kept)
+    assert len(index) == (await store.size()).entries >= len(kept)
     name = next(name for name in kept if not name.startswith("again"))
     similarity, found = index.search(unit_vector(name).reshape(1, -1), 1, PARTITION)
     assert similarity[0, 0] > 0.999

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from embeddings import sqlite_writer
+from embeddings import sqlite_entries, sqlite_writer
+from embeddings.capacity import Capacity
 from embeddings.protocols import StoreError
 from embeddings.sqlite_schema import connect
 from embeddings.sqlite_store import SqliteStore
@@ -40,7 +41,7 @@ async def test_waiting_writes_share_a_transaction(store: SqliteStore, tmp_path: 
     store._writer._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
     await asyncio.gather(*(store.put(make_entry(f"q{n}")) for n in range(300)))
     assert 1 <= len(commits) <= 30
-    assert await store.count() == 300
+    assert (await store.size()).entries == 300
 
 
 async def test_a_failed_transaction_fails_each_of_its_writes(
@@ -56,7 +57,7 @@ async def test_a_failed_transaction_fails_each_of_its_writes(
     assert len(failures) >= 20
     assert len({id(failure) for failure in failures}) == len(failures)
     assert all("full" in str(failure) for failure in failures)
-    assert await store.count() == len(results) - len(failures) + (results[-1] in failures)
+    assert (await store.size()).entries == len(results) - len(failures) + (results[-1] in failures)
 
     connection.execute("PRAGMA max_page_count = 1000000")
     await store.put(make_entry("after"))
@@ -68,11 +69,11 @@ async def test_an_unforeseen_error_reaches_the_waiter(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite_writer, "_PUT", "SELECT 1, 2 WHERE 0")
+        patch.setattr(sqlite_entries, "_PUT", "SELECT 1, 2 WHERE 0")
         with pytest.raises(StoreError, match="cannot"):
             await store.put(make_entry())
     await store.put(make_entry())
-    assert await store.count() == 1
+    assert (await store.size()).entries == 1
 
 
 async def test_a_file_locked_by_another_program(
@@ -103,7 +104,7 @@ async def test_backlog_is_bounded(
     assert sum(isinstance(result, StoreError) and "keep up" in str(result) for result in results) == len(
         refused
     )
-    assert await store.count() == 20 - len(refused)
+    assert (await store.size()).entries == 20 - len(refused)
 
 
 async def test_a_cancelled_write_leaves_the_others_alone(store: SqliteStore, tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ async def test_closing_writes_what_waits(tmp_path: Path) -> None:
     await store.aclose()
     await asyncio.gather(*tasks)
     store = SqliteStore.open(tmp_path / "cache.db", 1000)
-    assert await store.count() == 700
+    assert (await store.size()).entries == 700
     await store.aclose()
 
 
@@ -183,11 +184,11 @@ async def test_lost_notes_of_use_are_logged(
     store = SqliteStore.open(tmp_path / "cache.db", 10)
     new_id, _ = await store.put(make_entry())
     store.touch(new_id, NOW)
-    monkeypatch.setattr(sqlite_writer, "_TOUCH", "UPDATE nowhere SET x = ?, y = ? WHERE id = ?")
+    monkeypatch.setattr(sqlite_entries, "_TOUCH", "UPDATE nowhere SET x = ?, y = ? WHERE id = ?")
     await store.aclose()
     assert "notes of use were lost" in caplog.text
 
 
 def test_missing_file_raises(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        sqlite_writer.SqliteWriter(tmp_path / "none.db", 10)
+        sqlite_writer.SqliteWriter(tmp_path / "none.db", Capacity(10))
