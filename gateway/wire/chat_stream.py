@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any
 
 import orjson
 
 from gateway.errors import RequestError, openai_error_body
+from gateway.wire.chat_deltas import WHOLE_TEXTS, add_tool_calls, grow, merged_logprobs, put
+from gateway.wire.pieces import pieces
 from policies.types import Usage
 
 DONE = b"data: [DONE]\n\n"
 
-_WORDS = re.compile(r"\s*\S+|\s+")
-_WORDS_A_CHUNK = 8
+_ORDER = {"content": 1, "refusal": 2, "annotations": 3, "function_call": 4, "tool_calls": 5}
+"""Of a message's fields in a stream; others come before them, for most are of reasoning."""
 
 
 def frame(data: bytes) -> bytes:
@@ -55,40 +57,60 @@ class Assembler:
     """Puts a stream's chunks together to the `chat.completion` they stand for.
 
     Text fields of a delta (content, reasoning_content, refusal, tool-call arguments) are joined, and so
-    are lists; the rest is kept as last seen, so that fields unknown to us survive.
+    are lists; the rest is kept as last seen, so that fields unknown to us survive. What is empty says nothing
+    of what was seen before.
     """
 
     def __init__(self) -> None:
         self._head: dict[str, Any] = {}
         self._choices: dict[int, dict[str, Any]] = {}
+        self._calls: dict[int, list[dict[str, Any]]] = {}
+        """The tool calls by choice, each with its `index`."""
         self.usage: Mapping[str, Any] | None = None
 
     def add(self, body: Mapping[str, Any]) -> None:
         """Take in one `chat.completion.chunk`, or a whole `chat.completion`."""
         for name, value in body.items():
-            if name not in ("choices", "usage"):
-                self._head[name] = value
+            if name not in ("choices", "usage", "obfuscation"):  # that is noise against eavesdroppers
+                put(self._head, name, value)
         if isinstance(body.get("usage"), dict):
             self.usage = body["usage"]
-        for piece in body.get("choices") or ():
-            choice = self._choices.setdefault(
-                piece.get("index", 0), {"index": piece.get("index", 0), "message": {}, "finish_reason": None}
-            )
+        for index, piece in indexed(body.get("choices")):
+            choice = self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+            # Beside a delta some servers have the whole message so far: the same once more.
+            delta, message = piece.get("delta"), piece.get("message")
+            if delta is not None:
+                self._grow(index, choice["message"], delta)
+            elif message is not None:
+                choice["message"] = dict(message)
+                self._calls.pop(index, None)
             for name, value in piece.items():
-                if name == "delta":
-                    _merge(choice["message"], value or {})
-                elif name == "logprobs" and value and choice.get("logprobs"):
-                    choice["logprobs"] = merge_logprobs(choice["logprobs"], value)
-                elif name != "index" and (value is not None or name not in choice):
-                    choice[name] = value
+                if name == "logprobs" and value and choice.get("logprobs"):
+                    choice["logprobs"] = merged_logprobs(choice["logprobs"], value)
+                elif name not in ("index", "delta", "message"):
+                    put(choice, name, value)
+
+    def _grow(self, index: int, message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+        for name, value in delta.items():
+            if name == "tool_calls" and value:
+                message[name] = []  # keeps its place; filled in at the end
+                add_tool_calls(self._calls.setdefault(index, []), value)
+            else:
+                grow(message, name, value)
 
     def completion(self) -> dict[str, Any]:
         """The `chat.completion` so far; `usage` is there when it was seen."""
-        choices = [self._choices[index] for index in sorted(self._choices)]
-        for choice in choices:
-            message = choice["message"]
+        choices = []
+        for index in sorted(self._choices):
+            message = dict(self._choices[index]["message"])
             message.setdefault("role", "assistant")
             message.setdefault("content", None)
+            if calls := self._calls.get(index):
+                message["tool_calls"] = [
+                    {name: value for name, value in call.items() if name != "index"}
+                    for call in sorted(calls, key=itemgetter("index"))
+                ]
+            choices.append({**self._choices[index], "message": message})
         whole = {**self._head, "object": "chat.completion", "choices": choices}
         if self.usage is not None:
             whole["usage"] = self.usage
@@ -98,96 +120,69 @@ class Assembler:
         return self.completion()
 
 
-def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    for name, value in delta.items():
-        if name == "tool_calls" and isinstance(value, list):
-            if not isinstance(message.get(name), list):
-                message[name] = []
-            _merge_tool_calls(message[name], value)
-        elif name == "function_call" and isinstance(value, dict):
-            message[name] = _merge_function(message.get(name) or {}, value)
-        elif isinstance(value, list) and isinstance(message.get(name), list):
-            message[name] = [*message[name], *value]
-        elif isinstance(value, str) and isinstance(message.get(name), str) and name != "role":
-            message[name] += value
-        elif value is not None or name not in message:
-            message[name] = value
-
-
-def _merge_tool_calls(calls: list[dict[str, Any]], pieces: list[Any]) -> None:
-    for piece in pieces:
-        index = piece.get("index")
-        index = index if isinstance(index, int) else len(calls)
-        while len(calls) <= index:
-            calls.append({})
-        call = calls[index]
-        for name, value in piece.items():
-            if name == "function":
-                call[name] = _merge_function(call.get(name) or {}, value or {})
-            elif name != "index" and value is not None:
-                call[name] = value
-
-
-def _merge_function(function: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(function)
-    for name, value in piece.items():
-        if name == "arguments" and value is not None:
-            merged[name] = (merged.get(name) or "") + value
-        elif value is not None:
-            merged[name] = value
-    return merged
-
-
-def merge_logprobs(whole: Mapping[str, Any], piece: Mapping[str, Any]) -> dict[str, Any]:
-    """Log-probabilities of one piece of text after those of the text before it: lists are joined."""
-    merged = dict(whole)
-    for name, value in piece.items():
-        if isinstance(value, list) and isinstance(merged.get(name), list):
-            merged[name] = [*merged[name], *value]
-        elif value is not None:
-            merged[name] = value
-    return merged
+def indexed(choices: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Choices with their indexes; where a server leaves an index out, its place stands for it."""
+    for place, choice in enumerate(choices or ()):
+        index = choice.get("index")
+        yield (index if isinstance(index, int) else place), choice
 
 
 def as_chunks(completion: Mapping[str, Any], *, include_usage: bool) -> Iterator[dict[str, Any]]:
     """The `chat.completion.chunk` objects a stream of this completion would have had."""
     head = {name: value for name, value in completion.items() if name not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
-
-    def chunk(index: int, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        return {**head, "choices": [{"index": index, "delta": delta, "finish_reason": finish_reason}]}
-
-    for choice in completion.get("choices", ()):
-        index = choice.get("index", 0)
-        message = dict(choice.get("message") or {})
-        tool_calls = message.pop("tool_calls", None)
-        content = message.pop("content", None)
-        role = message.pop("role", "assistant")
-        yield chunk(index, {"role": role, "content": "" if isinstance(content, str) else None})
-        for name, value in message.items():
-            if value is not None:
-                yield chunk(index, {name: value})
-        for text in pieces(content) if isinstance(content, str) else ():
-            yield chunk(index, {"content": text})
-        if isinstance(content, list):
-            yield chunk(index, {"content": content})
-        for i, call in enumerate(tool_calls or ()):
-            yield chunk(index, {"tool_calls": [{"index": i, **call}]})
-        last = chunk(index, {}, choice.get("finish_reason"))
+    # OpenAI's client counts on choices to begin in their order.
+    for index, choice in sorted(indexed(completion.get("choices")), key=itemgetter(0)):
+        for delta in _deltas(choice.get("message") or {}):
+            yield {**head, "choices": [{"index": index, "delta": delta, "finish_reason": None}]}
         # Log-probabilities, and what is unknown to us, in one piece.
-        last["choices"][0] |= {
-            name: value for name, value in choice.items() if name not in ("index", "message", "finish_reason")
-        }
-        yield last
+        ending = {name: value for name, value in choice.items() if name != "message"}
+        yield {**head, "choices": [{"finish_reason": None, **ending, "index": index, "delta": {}}]}
     if include_usage and completion.get("usage") is not None:
         yield {**head, "choices": [], "usage": completion["usage"]}
 
 
-def pieces(text: str) -> Iterator[str]:
-    """The text in pieces of a few words; joined they give it back exactly."""
-    words = _WORDS.findall(text)
-    for at in range(0, len(words), _WORDS_A_CHUNK):
-        yield "".join(words[at : at + _WORDS_A_CHUNK])
+def _deltas(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """In the order of OpenAI's streams: what is empty with the role, then reasoning, the content, what is
+    said about the content, and tool calls."""
+    content = message.get("content")
+    empty = {name: value for name, value in message.items() if value is None or value in ("", [])}
+    began = "" if isinstance(content, str) else empty.get("content")
+    yield {**empty, "role": message.get("role") or "assistant", "content": began}
+    told = [name for name in message if name not in empty and name != "role"]
+    for name in sorted(told, key=lambda name: _ORDER.get(name, 0)):
+        yield from _field_deltas(name, message[name])
+
+
+def _field_deltas(name: str, value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, str) and name not in WHOLE_TEXTS:
+        yield from ({name: text} for text in pieces(value))
+    elif name == "tool_calls" and isinstance(value, list):
+        for index, call in enumerate(value):
+            yield from ({name: [piece]} for piece in _call_pieces({**call, "index": index}))
+    elif name == "function_call" and isinstance(value, Mapping):
+        yield from ({name: piece} for piece in _part_pieces(value, "arguments"))
+    else:
+        yield {name: value}
+
+
+def _call_pieces(call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for kind, text in (("function", "arguments"), ("custom", "input")):
+        if isinstance(call.get(kind), Mapping):
+            first, *rest = _part_pieces(call[kind], text)
+            yield {**call, kind: first}
+            yield from ({"index": call["index"], kind: piece} for piece in rest)
+            return
+    yield dict(call)
+
+
+def _part_pieces(part: Mapping[str, Any], text: str) -> Iterator[dict[str, Any]]:
+    """First all but its text, then that in pieces."""
+    if isinstance(part.get(text), str):
+        yield {**part, text: ""}
+        yield from ({text: piece} for piece in pieces(part[text]))
+    else:
+        yield dict(part)
 
 
 def text_in(content: Any) -> str:

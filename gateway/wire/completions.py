@@ -12,8 +12,10 @@ from msgspec import Meta, Struct
 
 from gateway.ids import random_hex
 from gateway.wire import chat_stream
+from gateway.wire.chat_deltas import merged_logprobs, put
 from gateway.wire.dialect import Asked, Json
 from gateway.wire.openai_wire import OpenAIWire
+from gateway.wire.pieces import pieces
 from gateway.wire.validation import checked, field_error
 from policies.types import Api, Usage
 
@@ -106,9 +108,8 @@ class CompletionsDialect(OpenAIWire):
 
     def events(self, answer: Json, *, include_usage: bool) -> Iterator[dict[str, Any]]:
         head = {name: value for name, value in answer.items() if name not in ("choices", "usage")}
-        for choice in answer.get("choices") or ():
-            index = choice.get("index", 0)
-            for text in chat_stream.pieces(choice.get("text") or ""):
+        for index, choice in chat_stream.indexed(answer.get("choices")):
+            for text in pieces(choice.get("text") or ""):
                 piece = {"index": index, "text": text, "logprobs": None, "finish_reason": None}
                 yield {**head, "choices": [piece]}
             # Log-probabilities, and what is unknown to us, in one piece.
@@ -127,10 +128,9 @@ class CompletionAssembler:
 
     def add(self, event: Json) -> None:
         for name, value in event.items():
-            if name != "choices" and (value is not None or name not in self._head):
-                self._head[name] = value
-        for piece in event.get("choices") or ():
-            index = piece.get("index") or 0
+            if name not in ("choices", "obfuscation"):
+                put(self._head, name, value)
+        for index, piece in chat_stream.indexed(event.get("choices")):
             choice = self._choices.setdefault(
                 index, {"index": index, "text": "", "logprobs": None, "finish_reason": None}
             )
@@ -138,9 +138,9 @@ class CompletionAssembler:
                 if name == "text":
                     choice["text"] += value or ""
                 elif name == "logprobs" and isinstance(value, Mapping) and choice.get("logprobs"):
-                    choice["logprobs"] = chat_stream.merge_logprobs(choice["logprobs"], value)
-                elif name != "index" and (value is not None or name not in choice):
-                    choice[name] = value
+                    choice["logprobs"] = merged_logprobs(choice["logprobs"], value)
+                elif name != "index":
+                    put(choice, name, value)
 
     def answer(self) -> dict[str, Any]:
         choices = [self._choices[index] for index in sorted(self._choices)]

@@ -5,7 +5,6 @@ Events: https://platform.claude.com/docs/en/build-with-claude/streaming
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,13 +12,12 @@ import orjson
 
 from gateway.wire.dialect import Json
 from gateway.wire.messages_tool_input import as_input, as_text
-
-_WORDS = re.compile(r"\s*\S+|\s+")
-_WORDS_A_DELTA = 8
-_JSON_CHARACTERS_A_DELTA = 48
+from gateway.wire.pieces import pieces
 
 _ENDING = ("stop_reason", "stop_sequence", "stop_details", "container")
 """What a stream says of the message in `message_delta`, not in `message_start`."""
+_BESIDE = ("context_management", "input_transformations")
+"""What a stream may say of the message beside the `delta` of `message_delta`."""
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _OUTPUT_COUNTS = ("output_tokens", "output_tokens_details", "server_tool_use")
 """What `message_delta` has of `usage`; `message_start` has all but the output's."""
@@ -56,6 +54,7 @@ class MessageAssembler:
             case "message_delta":
                 _put_over(self._message, event.get("delta") or {})
                 _put_over(self._message.setdefault("usage", {}), event.get("usage") or {})
+                _put_over(self._message, {name: event[name] for name in _BESIDE if name in event})
 
     def answer(self) -> dict[str, Any]:
         """The `message` so far. A tool's input that is no JSON object is kept as `as_input` has it."""
@@ -104,6 +103,9 @@ def as_events(message: Json) -> Iterator[dict[str, Any]]:
     """The events that a stream of this message would have had."""
     usage = message.get("usage") or {"input_tokens": 0, "output_tokens": 0}
     head = {name: value for name, value in message.items() if name not in _ENDING}
+    beside: dict[str, Any] = {}
+    if head.get("context_management") is not None:
+        beside["context_management"], head["context_management"] = head["context_management"], None
     begun = {name: value for name, value in usage.items() if name not in _OUTPUT_COUNTS}
     # As Anthropic has it there: the first token. The total comes at the end.
     begun["output_tokens"] = min(1, usage.get("output_tokens") or 0)
@@ -118,7 +120,7 @@ def as_events(message: Json) -> Iterator[dict[str, Any]]:
     ending = {"stop_reason": None, "stop_sequence": None}
     ending |= {name: message[name] for name in _ENDING if name in message}
     final = {name: usage[name] for name in _INPUT_COUNTS + _OUTPUT_COUNTS if name in usage}
-    yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 0, **final}}
+    yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 0, **final}, **beside}
     yield {"type": "message_stop"}
 
 
@@ -142,14 +144,14 @@ def _opened(block: Json) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
 
 
 def _text_deltas(block: Json) -> Iterator[dict[str, Any]]:
-    for text in text_pieces(block["text"]):
+    for text in pieces(block["text"]):
         yield {"type": "text_delta", "text": text}
     for citation in block.get("citations") or ():
         yield {"type": "citations_delta", "citation": citation}
 
 
 def _thinking_deltas(block: Json) -> Iterator[dict[str, Any]]:
-    for text in text_pieces(block["thinking"]):
+    for text in pieces(block["thinking"]):
         yield {"type": "thinking_delta", "thinking": text}
     if block.get("signature"):
         yield {"type": "signature_delta", "signature": block["signature"]}
@@ -160,13 +162,5 @@ def _input_deltas(tool_input: Json) -> Iterator[dict[str, Any]]:
     yield {"type": "input_json_delta", "partial_json": ""}
     if not tool_input:
         return
-    text = as_text(tool_input)
-    for at in range(0, len(text), _JSON_CHARACTERS_A_DELTA):
-        yield {"type": "input_json_delta", "partial_json": text[at : at + _JSON_CHARACTERS_A_DELTA]}
-
-
-def text_pieces(text: str) -> Iterator[str]:
-    """The text in pieces of a few words; joined they give it back exactly."""
-    words = _WORDS.findall(text)
-    for at in range(0, len(words), _WORDS_A_DELTA):
-        yield "".join(words[at : at + _WORDS_A_DELTA])
+    for text in pieces(as_text(tool_input)):
+        yield {"type": "input_json_delta", "partial_json": text}

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from gateway.wire.chat_stream import pieces
 from gateway.wire.dialect import Json
+from gateway.wire.pieces import pieces
 
 TERMINAL = {
     "completed": "response.completed",

@@ -58,6 +58,50 @@ def test_a_long_text_is_more_than_one_chunk() -> None:
     assert len([text for text in texts if text]) > 5
 
 
+def deltas_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    chunks = as_chunks(completion(message), include_usage=False)
+    return [chunk["choices"][0]["delta"] for chunk in chunks]
+
+
+def test_reasoning_comes_before_the_content_and_refusals_after_it_all_in_pieces() -> None:
+    words = "word " * 20
+    message = {"role": "assistant", "content": words, "refusal": words, "reasoning_content": words}
+    seen = [next(iter(delta)) for delta in deltas_of(message)[1:-1]]
+    assert len(seen) >= 15
+    assert sorted(seen, key=["reasoning_content", "content", "refusal"].index) == seen
+
+
+def test_what_is_empty_comes_with_the_role() -> None:
+    empty: dict[str, Any] = {"refusal": None, "annotations": [], "tool_calls": None}
+    message = {"role": "assistant", "content": "a", **empty}
+    assert deltas_of(message) == [{**message, "content": ""}, {"content": "a"}, {}]
+
+
+def test_a_tool_call_begins_without_arguments_which_come_in_pieces() -> None:
+    arguments = '{"query": "' + "word " * 20 + '"}'
+    call = {"index": 5, "id": "a", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    _, first, *rest, _ = deltas_of({"role": "assistant", "content": None, "tool_calls": [call]})
+    begun = {**call, "index": 0, "function": {"name": "f", "arguments": ""}}
+    assert first == {"tool_calls": [begun]}
+    assert len(rest) >= 5
+    assert all(set(delta["tool_calls"][0]) == {"index", "function"} for delta in rest)
+    assert "".join(delta["tool_calls"][0]["function"]["arguments"] for delta in rest) == arguments
+
+
+def test_choices_begin_in_their_order() -> None:
+    whole = completion({"role": "assistant", "content": "a"})
+    whole["choices"] = [{**whole["choices"][0], "index": index} for index in (2, 0, 1)]
+    indexes = [chunk["choices"][0]["index"] for chunk in as_chunks(whole, include_usage=False)]
+    assert indexes == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_choices_without_an_index_are_told_apart_by_their_places() -> None:
+    whole = completion({"role": "assistant", "content": "a"})
+    whole["choices"] = [{"message": {"content": text}, "finish_reason": "stop"} for text in "ab"]
+    again = round_trip(whole)["choices"]
+    assert [(choice["index"], choice["message"]["content"]) for choice in again] == [(0, "a"), (1, "b")]
+
+
 def test_usage_is_given_only_when_asked_for() -> None:
     whole = completion({"role": "assistant", "content": "a"}, usage={"total_tokens": 3})
     assert [c.get("usage") for c in as_chunks(whole, include_usage=False)] == [None] * 3
@@ -91,6 +135,33 @@ def test_a_real_stream_is_put_together() -> None:
     assert choice["finish_reason"] == "stop"
     assert assembler.completion()["usage"] == {"total_tokens": 9}
     assert assembler.completion()["vendor"] == {"a": 1}
+
+
+def test_the_whole_message_beside_each_delta_is_not_taken_for_more() -> None:
+    """As Perplexity streams."""
+    assembler = Assembler()
+    for delta, so_far in (("Hel", "Hel"), ("lo", "Hello")):
+        message = {"role": "assistant", "content": so_far}
+        assembler.add({"choices": [{"index": 0, "message": message, "delta": {"content": delta}}]})
+    assert assembler.answer()["choices"][0]["message"]["content"] == "Hello"
+
+
+def test_noise_and_empty_heads_are_not_kept() -> None:
+    """OpenAI pads its chunks with `obfuscation`; Azure's first and last chunks have empty heads."""
+    assembler = Assembler()
+    empty = {"id": "", "model": "", "object": "", "choices": []}
+    said = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
+    for chunk in (empty, {**HEAD, "obfuscation": "xK2", "choices": [said]}, empty):
+        assembler.add(chunk)
+    assert assembler.answer() == completion({"role": "assistant", "content": "a"})
+
+
+def test_a_whole_completion_stands_for_itself_and_is_not_changed() -> None:
+    whole = completion({"content": "a"})
+    assembler = Assembler()
+    assembler.add(whole)
+    assert assembler.answer() == completion({"role": "assistant", "content": "a"})
+    assert whole == completion({"content": "a"})
 
 
 def assembled(*deltas: dict[str, Any]) -> dict[str, Any]:

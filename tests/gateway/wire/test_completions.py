@@ -166,6 +166,24 @@ def test_log_probabilities_of_pieces_are_joined() -> None:
     assert whole["usage"] == USAGE
 
 
+def test_choices_without_an_index_and_empty_heads() -> None:
+    chunks: list[dict[str, Any]] = [
+        {**HEAD, "obfuscation": "xK2", "choices": [{"text": "a"}, {"text": "b"}]},
+        {
+            "id": "",
+            "choices": [{"text": "", "finish_reason": "stop"}, {"text": "c", "finish_reason": "stop"}],
+        },
+    ]
+    assert assembled(chunks) == answer(choice("a"), choice("bc", 1))
+    whole = answer({"text": "a"}, {"text": "b"})
+    assert [
+        one["text"] for one in assembled(list(DIALECT.events(whole, include_usage=False)))["choices"]
+    ] == [
+        "a",
+        "b",
+    ]
+
+
 def test_usage_is_read() -> None:
     details = {"prompt_tokens_details": {"cached_tokens": 2}}
     assert DIALECT.usage(answer(usage={**USAGE, **details})) == Usage(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.messages_stream import MessageAssembler, as_events, frame, text_pieces
+from gateway.wire.messages_stream import MessageAssembler, as_events, frame
 from tests.gateway.wire.messages_cases import USAGE, blocks, message, text, tool_use
 
 
@@ -41,11 +41,6 @@ def test_a_message_survives_both_ways(
 ) -> None:
     whole = message(*content, stop_reason=stop_reason, **more, usage={**USAGE, **usage})
     assert assembled(list(as_events(whole))) == whole
-
-
-@given(st.text())
-def test_pieces_of_a_text_give_it_back(words: str) -> None:
-    assert "".join(text_pieces(words)) == words
 
 
 def test_events_come_in_anthropics_order() -> None:
@@ -177,6 +172,17 @@ def test_unknown_deltas_are_kept() -> None:
         {"type": "compaction", "content": "What was said."},
         {"type": "later", "notes": [1, 2], "level": 2},
     ]
+
+
+def test_edits_of_the_context_are_told_beside_the_last_delta() -> None:
+    edits = {"applied_edits": [{"type": "clear_thinking_20251015", "cleared_thinking_turns": 1}]}
+    whole = message(text("a"), context_management=edits)
+    events = list(as_events(whole))
+    assert events[0]["message"]["context_management"] is None
+    assert events[-2]["context_management"] == edits
+    assert assembled(events) == whole
+    none = message(text("a"), context_management=None)
+    assert assembled(list(as_events(none))) == none
 
 
 def test_the_answer_can_be_asked_for_at_any_time() -> None:
