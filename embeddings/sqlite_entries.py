@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import struct
+
+import orjson
 
 from embeddings.capacity import Capacity
 from embeddings.entry_record import EntryRecord, to_tags
@@ -48,7 +51,7 @@ class SqliteEntries:
     def reload(self) -> None:
         self._entries, self._stored_bytes = self._connection.execute(_SIZE).fetchone()
         clock = self._connection.execute(_CLOCK).fetchone()
-        self._clock: float = struct.unpack(_CLOCK_FORMAT, clock[0])[0] if clock else 0.0
+        self._clock = _to_clock(clock[0]) if clock else 0.0
 
     def size(self) -> StoreSize:
         return StoreSize(entries=self._entries, stored_bytes=self._stored_bytes)
@@ -110,9 +113,22 @@ class SqliteEntries:
     def _delete(self, sql: str, argument: object) -> list[int]:
         rows = self._connection.execute(sql, (argument,)).fetchall()
         for entry_id, stored_bytes, *names, tags in rows:
-            self._connection.executemany(
-                DROP_LABEL, [(label, entry_id) for label in labels(*names, tags=to_tags(tags))]
-            )
+            try:
+                of_entry = labels(*names, tags=to_tags(tags))
+            except (
+                orjson.JSONDecodeError
+            ):  # damaged: it must be able to leave; a label of nothing does no harm
+                of_entry = labels(*names, tags=())
+            self._connection.executemany(DROP_LABEL, [(label, entry_id) for label in of_entry])
             self._stored_bytes -= stored_bytes
         self._entries -= len(rows)
         return [row[0] for row in rows]
+
+
+def _to_clock(stored: bytes) -> float:
+    """A damaged one is 0: the next eviction sets it right."""
+    try:
+        (clock,) = struct.unpack(_CLOCK_FORMAT, stored)
+    except struct.error:
+        return 0.0
+    return float(clock) if math.isfinite(clock) else 0.0
