@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-_NOW_ENGLISH = re.compile(
-    r"\b(?:today|tonight|yesterday|tomorrow|right now|just now|currently|at the moment|these days|"
-    r"(?:this|last|next) (?:morning|afternoon|evening|night|week|weekend|month|quarter|year|season)|"
-    r"latest|newest|most recent|up[- ]to[- ]date|breaking news|news|"
-    r"(?:what(?:'s| is)? (?:the )?(?:time|date|day)\b)|what time is it|"
-    r"current (?:price|time|date|president|prime minister|ceo|version|status|rate|year|events?|score|value|"
-    r"situation|exchange|temperature)|"
-    r"weather|forecast|(?:stock|share|market|gas|oil|gold|bitcoin|house) prices?|price of|exchange rate|"
-    r"how much (?:is|does|do|are)\b.{0,60}\b(?:cost|worth)|"
-    r"score of|who (?:won|is winning))\b",
-    re.IGNORECASE,
-)
-_NOW_KOREAN = re.compile(
-    r"오늘|내일|어제|지금|현재|방금|요즘|최근|최신|이번\s*(?:주|달|해|분기|시즌)|"
-    r"날씨|기온|미세먼지|주가|시세|환율|몇\s*시(?:야|지|예요|에요|입니까|인가)|뉴스|속보"
-)
-
-
-def asks_about_now(text: str) -> bool:
-    """True for questions whose right answer changes with time: dates, news, weather, prices."""
-    return bool(_NOW_ENGLISH.search(text) or _NOW_KOREAN.search(text))
+_FUNCTIONS = (None, "function", "custom")
+"""Tools that the client runs. All others are the provider's: what they find changes with time."""
+_SEARCHES = ("web_search_options", "search_parameters", "plugins")
+"""OpenAI's, xAI's and OpenRouter's fields by which a model searches the web before it answers."""
 
 
 def message_text(content: Any) -> str | None:
@@ -48,19 +30,22 @@ def message_text(content: Any) -> str | None:
 
 
 def why_unsafe(body: Mapping[str, Any]) -> tuple[str, str | None]:
-    """(reason, None) when a chat request must not be answered by similarity, else ("", the text that is
-    compared: the last message's)."""
+    """(reason, None) when a chat request must not be answered by similarity, whatever it asks, else ("", the
+    text that is compared: the last message's). Fields are of the APIs' types where a dialect has checked
+    them; others may hold anything.
+    """
     messages = body.get("messages") or ()
     if not messages:
         return "no messages", None
-    if int(body.get("n") or 1) > 1:
-        return "several choices were asked for", None
-    if body.get("logprobs") or body.get("top_logprobs"):
-        return "log-probabilities were asked for", None
+    if reason := _why_unsafe_fields(body):
+        return reason, None
     for message in messages:
         if message.get("role") in ("tool", "function"):
             return "the conversation holds tool results", None
-        if message.get("content") is not None and message_text(message["content"]) is None:
+        if message.get("tool_calls") or message.get("function_call"):
+            return "the conversation holds tool calls, whose tool results are context", None
+        content = message.get("content")
+        if message.get("audio") or (content is not None and message_text(content) is None):
             return "the conversation holds images, files or other content that is not text", None
     last = messages[-1]
     if last.get("role") != "user":
@@ -68,6 +53,21 @@ def why_unsafe(body: Mapping[str, Any]) -> tuple[str, str | None]:
     text = message_text(last.get("content"))
     if text is None or not text.strip():
         return "the last message has no text", None
-    if asks_about_now(text):
-        return "the question asks about now", None
     return "", text
+
+
+def _why_unsafe_fields(body: Mapping[str, Any]) -> str:
+    if body.get("n") not in (None, 1):
+        return "several choices were asked for"
+    if body.get("logprobs") or body.get("top_logprobs"):
+        return "log-probabilities were asked for"
+    if body.get("modalities") not in (None, [], ["text"]):
+        return "an answer that is not text was asked for"
+    # An empty `web_search_options` asks for a search too.
+    if any(body.get(name) not in (None, []) for name in _SEARCHES):
+        return "the model may search the web"
+    tools = body.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if not isinstance(tool, Mapping) or tool.get("type") not in _FUNCTIONS:
+            return "the model may use the provider's tools, and what they find changes with time"
+    return ""
