@@ -20,8 +20,9 @@ WRITE_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 0.05  # reads run on the event loop; in WAL mode only another program could hold them up
 
 
-def prepare(path: Path, capacity: Capacity) -> None:
-    """Make the file when it is missing, check it when it is there, bring it to our schema.
+def prepare(path: Path, capacity: Capacity, *, secret: bytes | None = None) -> None:
+    """Make the file when it is missing, check it when it is there, bring it to our schema. A file that is
+    made now gets `secret`, or one of its own.
 
     The caller holds the file's `FileLock`. Raises StoreError, leaving a file that is not ours as it was.
     """
@@ -39,6 +40,8 @@ def prepare(path: Path, capacity: Capacity) -> None:
         version = _pragma(connection, "user_version")
         if version < SCHEMA_VERSION:
             migrate(connection, version, capacity)
+        if version == 0 and secret is not None:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'secret'", (secret,))
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise unusable(path, error) from error
