@@ -67,7 +67,7 @@ def test_reasoning_comes_before_the_content_and_refusals_after_it_all_in_pieces(
     words = "word " * 20
     message = {"role": "assistant", "content": words, "refusal": words, "reasoning_content": words}
     seen = [next(iter(delta)) for delta in deltas_of(message)[1:-1]]
-    assert len(seen) >= 15
+    assert len(seen) >= 9
     assert sorted(seen, key=["reasoning_content", "content", "refusal"].index) == seen
 
 
@@ -83,7 +83,7 @@ def test_a_tool_call_begins_without_arguments_which_come_in_pieces() -> None:
     _, first, *rest, _ = deltas_of({"role": "assistant", "content": None, "tool_calls": [call]})
     begun = {**call, "index": 0, "function": {"name": "f", "arguments": ""}}
     assert first == {"tool_calls": [begun]}
-    assert len(rest) >= 5
+    assert len(rest) >= 3
     assert all(set(delta["tool_calls"][0]) == {"index", "function"} for delta in rest)
     assert "".join(delta["tool_calls"][0]["function"]["arguments"] for delta in rest) == arguments
 
