@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -18,16 +16,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from embeddings.protocols import EmbedderError, StoreError
+from gateway.admin_access import AdminAccess
+from gateway.admin_entries import AdminEntries
 from gateway.api_endpoint import ApiEndpoint
 from gateway.assembly import Gateway
 from gateway.count_endpoint import CountTokensEndpoint
-from gateway.errors import RequestError, openai_error_body
+from gateway.error_handlers import http_error, part_error, request_error, server_error
+from gateway.errors import RequestError
 from gateway.metrics import CONTENT_TYPE
-from gateway.models_endpoint import ModelsEndpoint, id_headers
+from gateway.models_endpoint import ModelsEndpoint
 from gateway.openapi import OpenApiEndpoint
 from gateway.raw_endpoint import RawEndpoint
 from gateway.stats import figures, ledger_page
-from gateway.wire.messages_errors import error_body as messages_error_body
 from policies.types import Api
 
 API_PATHS: Mapping[str, Api] = {
@@ -51,7 +52,8 @@ def build_app(gateway: Gateway) -> ASGIApp:
         path: ApiEndpoint(dialects.of(api), pipeline, edge) for path, api in API_PATHS.items()
     }
     apis[COUNT_TOKENS_PATH] = CountTokensEndpoint(dialects.of("messages"), catalog, edge)
-    others = _others(gateway, RawEndpoint(catalog, edge))
+    routed = _others(gateway, RawEndpoint(catalog, edge))
+    others = AdminAccess(routed, gateway.settings.server.admin_token)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -66,6 +68,7 @@ def build_app(gateway: Gateway) -> ASGIApp:
 
 def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
     endpoints = Endpoints(gateway)
+    entries = AdminEntries(gateway)
     models = ModelsEndpoint(gateway.catalog, gateway.edge)
 
     @asynccontextmanager
@@ -85,9 +88,19 @@ def _others(gateway: Gateway, raw: RawEndpoint) -> Starlette:
             Route("/health/ready", endpoints.ready),
             Route("/metrics", endpoints.metrics),
             Route("/admin/stats", endpoints.stats),
+            Route("/admin/entries", entries.listed, methods=["GET"]),
+            Route("/admin/entries/{id}", entries.one, methods=["GET", "DELETE"]),
+            Route("/admin/invalidate", entries.invalidate, methods=["POST"]),
+            Route("/admin/feedback", entries.feedback, methods=["POST"]),
             Route("/openapi.json", OpenApiEndpoint(gateway.settings).get),
         ],
-        exception_handlers={HTTPException: http_error, RequestError: request_error, 500: server_error},
+        exception_handlers={
+            HTTPException: http_error,
+            RequestError: request_error,
+            StoreError: part_error,
+            EmbedderError: part_error,
+            500: server_error,
+        },
         lifespan=lifespan,
     )
 
@@ -133,7 +146,6 @@ class Endpoints:
         return Response(metrics.render(), media_type=CONTENT_TYPE)
 
     async def stats(self, request: Request) -> Response:
-        self._require_admin(request)
         if request.query_params:
             page, kind = await asyncio.to_thread(ledger_page, self._gateway.ledger, request.query_params)
             return Response(page, media_type=kind)
@@ -145,53 +157,6 @@ class Endpoints:
         )
         return json_response(body)
 
-    def _require_admin(self, request: Request) -> None:
-        token = self._gateway.settings.server.admin_token
-        if token is not None:
-            given = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if hmac.compare_digest(given.encode(), token.encode()):
-                return
-            raise RequestError(
-                "Send the admin token: Authorization: Bearer TOKEN.", status=401, kind="authentication_error"
-            )
-        if not (request.client and _is_loopback(request.client.host)):
-            raise RequestError(
-                "Without server.admin_token, admin pages answer loopback peers only.",
-                status=403,
-                kind="permission_error",
-            )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
 
 def json_response(body: object, status: int = 200) -> Response:
     return Response(orjson.dumps(body), status, media_type="application/json")
-
-
-async def request_error(request: Request, error: Exception) -> Response:
-    """In the shape of the API that was called."""
-    assert isinstance(error, RequestError)
-    messages = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
-    shape = messages_error_body if messages else openai_error_body
-    headers = {**error.headers, **id_headers(request)}
-    return Response(shape(error), error.status, headers, media_type="application/json")
-
-
-async def http_error(request: Request, error: Exception) -> Response:
-    """404 and 405."""
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}."
-    shaped = RequestError(message, status=error.status_code, headers=error.headers)
-    return await request_error(request, shaped)
-
-
-async def server_error(request: Request, _: Exception) -> Response:
-    """What went wrong is in the log, not in the answer."""
-    return await request_error(
-        request, RequestError("The gateway failed on this request.", status=500, kind="server_error")
-    )

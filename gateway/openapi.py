@@ -6,7 +6,7 @@ https://spec.openapis.org/oas/v3.1.0
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +14,12 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.openapi_admin import admin_paths
 from gateway.openapi_headers import HEADERS, OF_A_HIT, OF_EVERY_ANSWER, OF_GENERATION, OF_LIMITS, PARAMETERS
+from gateway.openapi_operations import FAILED, IDS, JSON, errors_of, headers_of, operation
 from gateway.openapi_schemas import Schema, ref, schemas
 from gateway.settings import Settings
-from gateway.stats import DIMENSIONS, FORMATS
 
-JSON = "application/json"
 EVENTS = "text/event-stream"
 DONE = "[DONE]"
 """The data of the last event, in OpenAI's older APIs."""
@@ -37,7 +37,7 @@ _OWN_ERRORS: Mapping[str, str] = {
     "413": "The body is larger than server.max_body_bytes, or than the key's tokens of a minute.",
     "429": "A limit of the key, of the upstream, or of the queue.",
     "4XX": "Another error of the upstream's own.",
-    "500": "The gateway failed.",
+    "500": FAILED,
     "502": "The upstream cannot be reached, or its answer cannot be read.",
     "503": "The backend or the engine is not available.",
     "504": "The upstream is too slow; or, with only-if-cached, there is no answer yet.",
@@ -78,10 +78,11 @@ def document(settings: Settings) -> dict[str, Any]:
             {"name": "OpenAI", "description": "For OpenAI's clients: base_url ends in `/v1`."},
             {"name": "Anthropic", "description": "For Anthropic's clients: base_url has no `/v1`."},
             {"name": "Models"},
-            {"name": "Operation", "description": "Health, figures, and this document."},
+            {"name": "Operation", "description": "Health, metrics, and this document."},
+            {"name": "Administration", "description": "Figures, and the cache's entries, for operators."},
         ],
         "security": keys,
-        "paths": {**_api_paths(), **_model_paths(), **_operation_paths(admin)},
+        "paths": {**_api_paths(), **_model_paths(), **_operation_paths(), **admin_paths(admin)},
         "components": {
             "schemas": schemas(),
             "headers": {
@@ -100,9 +101,6 @@ def document(settings: Settings) -> dict[str, Any]:
             },
         },
     }
-
-
-_IDS = ("x-request-id", "request-id")
 
 
 def _api_paths() -> dict[str, Any]:
@@ -146,7 +144,7 @@ def _api(
     if operation == "countMessageTokens":
         names.append("x-lockgate-estimated")
     else:
-        parameters += ["cache-control", "x-lockgate-route"]
+        parameters += ["cache-control", "x-lockgate-route", "x-lockgate-tag", "x-lockgate-ttl-s"]
         names += OF_A_HIT
     if tag == "Anthropic":
         parameters.append("anthropic-version")
@@ -160,7 +158,7 @@ def _api(
             "parameters": [{"$ref": f"#/components/parameters/{name}"} for name in parameters],
             "requestBody": {"required": True, "content": {JSON: {"schema": ref(request)}}},
             "responses": {
-                "200": {"description": summary, "headers": _headers(names), "content": content},
+                "200": {"description": summary, "headers": headers_of(names), "content": content},
                 **{status: {"$ref": f"#/components/responses/{error}{status}"} for status in _OWN_ERRORS},
             },
         }
@@ -187,105 +185,51 @@ def _model_paths() -> dict[str, Any]:
     name = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
     refused = {"401": _OWN_ERRORS["401"]}
     unknown = {**refused, "404": "No such model."}
-    return {
-        "/v1/models": _get(
-            "listModels", "The models that may be asked for", listed, "Models", parameters=[version],
-            errors=refused,
-        ),
-        "/v1/models/{id}": _get(
-            "getModel", "One model", one, "Models", parameters=[name, version], errors=unknown
-        ),
-    }  # fmt: skip
-
-
-def _operation_paths(admin: Sequence[dict[str, list[str]]]) -> dict[str, Any]:
-    day: Schema = {"type": "string", "format": "date"}
-    asked = {
-        "by": ({"enum": list(DIMENSIONS)}, "Money and tokens by this, from the ledger; the others need it."),
-        "since": (day, "From this UTC day on."),
-        "until": (day, "Up to and including this UTC day."),
-        "format": ({"enum": list(FORMATS), "default": "json"}, "CSV (RFC 4180) comes without the total."),
-    }
-    stats = _get(
-        "getStats",
-        "What was done, spent and saved",
-        {"anyOf": [ref("Stats"), ref("LedgerStats")]},
-        security=admin,
-        parameters=[
-            {"name": name, "in": "query", "schema": schema, "description": said}
-            for name, (schema, said) in asked.items()
-        ],
-        errors={
-            "400": "A query parameter is wrong; the error names it.",
-            "401": "The admin token is needed.",
-            "403": "Without server.admin_token, loopback peers only.",
-            "503": "The ledger cannot be read.",
-        },
+    list_models = operation(
+        "listModels",
+        "The models that may be asked for",
+        listed,
+        "Models",
+        parameters=[version],
+        errors=refused,
     )
-    stats["get"]["responses"]["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
-    ready = _get("getReadiness", "Can anything answer?", ref("Ready"))
+    get_model = operation("getModel", "One model", one, "Models", parameters=[name, version], errors=unknown)
+    for found in (list_models, get_model):
+        found["responses"]["200"]["headers"] = headers_of(IDS)
+    return {"/v1/models": {"get": list_models}, "/v1/models/{id}": {"get": get_model}}
+
+
+def _operation_paths() -> dict[str, Any]:
+    ready = _open("getReadiness", "Can anything answer?", ref("Ready"))
     ready["get"]["responses"]["503"] = {
         **ready["get"]["responses"]["200"],
         "description": "No backend is ready.",
     }
-    metrics = _get("getMetrics", "Figures for Prometheus", {"type": "string"}, media_type="text/plain")
     return {
-        "/health/live": _get("getLiveness", "Is the process there?", ref("Live")),
+        "/health/live": _open("getLiveness", "Is the process there?", ref("Live")),
         "/health/ready": ready,
-        "/metrics": metrics,
-        "/admin/stats": stats,
-        "/openapi.json": _get("getOpenApi", "This document", {"type": "object"}),
+        "/metrics": _open(
+            "getMetrics",
+            "Figures for Prometheus",
+            {"type": "string"},
+            media_type="text/plain",
+            errors={"503": "The store cannot be read."},
+        ),
+        "/openapi.json": _open("getOpenApi", "This document", {"type": "object"}),
     }
 
 
-def _get(
-    operation: str,
-    summary: str,
-    schema: Schema,
-    tag: str = "Operation",
-    *,
-    parameters: Sequence[Schema] = (),
-    errors: Mapping[str, str] | None = None,
-    media_type: str = JSON,
-    security: Sequence[dict[str, list[str]]] | None = None,
-) -> dict[str, Any]:
-    got: dict[str, Any] = {
-        "operationId": operation,
-        "summary": summary,
-        "tags": [tag],
-        "parameters": list(parameters),
-        "responses": {
-            "200": {"description": summary, "content": {media_type: {"schema": schema}}},
-            **_errors("OpenAIError", {**(errors or {}), "500": _OWN_ERRORS["500"]}, _IDS),
-        },
-    }
-    if tag == "Models":
-        got["responses"]["200"]["headers"] = _headers(_IDS)
-    if tag == "Operation":
-        got["security"] = list(security or [{}])
-    return {"get": got}
+def _open(name: str, summary: str, schema: Schema, **further: Any) -> dict[str, Any]:
+    """A path with a GET that needs no key."""
+    return {"get": operation(name, summary, schema, security=[{}], **further)}
 
 
 def _api_errors(schema: str, *headers: str) -> dict[str, Any]:
     """The errors that all operations of an API share, by names for `components.responses`."""
     names = [*OF_EVERY_ANSWER, *OF_GENERATION, *OF_LIMITS, "x-should-retry", *headers]
     further = {"401": ["www-authenticate"], "429": ["retry-after"], "503": ["retry-after"]}
-    errors = _errors(schema, _OWN_ERRORS)
+    errors = errors_of(schema, _OWN_ERRORS)
     return {
-        f"{schema}{status}": {**error, "headers": _headers([*names, *further.get(status, ())])}
+        f"{schema}{status}": {**error, "headers": headers_of([*names, *further.get(status, ())])}
         for status, error in errors.items()
     }
-
-
-def _errors(schema: str, statuses: Mapping[str, str], headers: Sequence[str] = ()) -> dict[str, Any]:
-    errors: dict[str, dict[str, Any]] = {
-        status: {"description": said, "content": {JSON: {"schema": ref(schema)}}}
-        for status, said in statuses.items()
-    }
-    for error in errors.values() if headers else ():
-        error["headers"] = _headers(headers)
-    return errors
-
-
-def _headers(names: Sequence[str]) -> dict[str, Any]:
-    return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.openapi_schemas import Schema
+from gateway.request_headers import MAX_TAGS, MAX_TTL_S
+
+_TAG = "[A-Za-z0-9_.:/@+-]{1,64}"
 
 HEADERS: Mapping[str, tuple[Schema, str]] = {
     "x-request-id": ({"type": "string"}, "The client's own id where it is harmless, else a new one."),
@@ -65,6 +68,14 @@ PARAMETERS: Mapping[str, tuple[Schema, str]] = {
         "(504 when there is no answer yet), max-age=SECONDS (no answer older than that).",
     ),
     "x-lockgate-route": ({"type": "string", "enum": ["small", "large"]}, "Pins the model of a route."),
+    "x-lockgate-tag": (
+        {"type": "string", "pattern": f"^{_TAG}(, {_TAG}){{0,{MAX_TAGS - 1}}}$", "examples": ["faq, v2"]},
+        "What the answer can be found and removed by in the cache.",
+    ),
+    "x-lockgate-ttl-s": (
+        {"type": "number", "minimum": 0, "maximum": MAX_TTL_S},
+        "How many seconds the answer may be kept, at most; 0: not at all.",
+    ),
     "x-request-id": ({"type": "string"}, "The client's id for this request."),
     "traceparent": ({"type": "string"}, "Passed to the backend (W3C Trace Context)."),
     "anthropic-version": (

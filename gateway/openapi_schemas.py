@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gateway import admin_forms
 from gateway.openapi_answers import ANSWERS
 from gateway.wire import chat, completions, embeddings, messages_fields, responses
 
@@ -25,7 +26,7 @@ def schemas() -> dict[str, Schema]:
     """All of them, by name, as `components.schemas` has them."""
     blocks = messages_fields._BLOCKS
     found = {
-        **_named("", ANSWERS),
+        **_named("", [*ANSWERS, *admin_forms.FORMS]),
         **_named("Chat", [chat._ChatFields], _ChatFields="Request"),
         **_named("Completions", [completions._Fields], _Fields="Request"),
         **_named("Embeddings", [embeddings._Fields], _Fields="Request"),
@@ -41,6 +42,7 @@ def schemas() -> dict[str, Schema]:
     _add_prompt_rules(found)
     _add_messages_rules(found, blocks)
     _add_responses_rules(found)
+    _add_admin_rules(found)
     return found
 
 
@@ -95,6 +97,8 @@ def _unless(name: str, *values: Any) -> Schema:
 
 _TEXT: Schema = {"type": "string"}
 _GIVEN_TEXT: Schema = {"type": "string", "minLength": 1}
+_GIVEN: Schema = {"not": {"type": "null"}}
+_ABSENT: Schema = {"type": "null"}
 
 
 def _text_parts(kinds: Sequence[str]) -> list[Schema]:
@@ -105,7 +109,7 @@ def _text_parts(kinds: Sequence[str]) -> list[Schema]:
 def _add_chat_rules(found: dict[str, Schema]) -> None:
     found["ChatPart"]["anyOf"] = _text_parts(["text"])
     said = [
-        _has(content={"not": {"type": "null"}}),
+        _has(content=_GIVEN),
         _has(role={"const": "assistant"}),
         _has(tool_calls={"type": "array", "minItems": 1}),
         _has(function_call={"type": "object", "minProperties": 1}),
@@ -169,15 +173,23 @@ def _add_responses_rules(found: dict[str, Schema]) -> None:
     request = found["ResponsesRequest"]
     listed = {"type": "array", "items": ref("ResponsesItem")}
     request["properties"]["input"] = {"anyOf": [_TEXT, listed, {"type": "null"}]}
-    given: Schema = {"not": {"type": "null"}}
     elsewhere = ("previous_response_id", "conversation", "prompt")
-    absent: Schema = {"type": "null"}
     request["allOf"] = [
-        {"anyOf": [_has(**{name: given}) for name in ("input", *elsewhere)]},
-        {"anyOf": [{"properties": {name: absent}} for name in ("previous_response_id", "conversation")]},
+        {"anyOf": [_has(**{name: _GIVEN}) for name in ("input", *elsewhere)]},
+        {"anyOf": [{"properties": {name: _ABSENT}} for name in ("previous_response_id", "conversation")]},
     ]
     found["ResponsesTool"]["anyOf"] = [_has(name=_GIVEN_TEXT), _unless("type", "function")]
     found["ResponsesFormat"]["anyOf"] = [
         _has(name=_TEXT, schema={"type": "object"}),
         _unless("type", "json_schema"),
     ]
+
+
+def _add_admin_rules(found: dict[str, Schema]) -> None:
+    some: Schema = {"anyOf": [_has(**{name: _GIVEN}) for name in admin_forms.CRITERIA]}
+    alone: Schema = {"properties": {"min_similarity": _ABSENT}}
+    found["InvalidateRequest"]["allOf"] = [
+        {"oneOf": [some, _has(all={"const": True})]},
+        {"anyOf": [_has(similar_to=_GIVEN), alone]},
+    ]
+    found["FeedbackRequest"]["oneOf"] = [_has(entry=_GIVEN), _has(request_id=_GIVEN)]

@@ -76,12 +76,19 @@ checks.unsupported_method.enabled = false
 include-path = "/v1/messages/count_tokens"
 phases.coverage.enabled = false
 """
+OF_ENTRIES = "^/admin/(entries|invalidate|feedback)"
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with gateway(tmp_path_factory.mktemp("home"), policy="exact") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def semantic_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with gateway(tmp_path_factory.mktemp("semantic"), policy="static") as running:
         yield running
 
 
@@ -176,7 +183,17 @@ ANSWERS: Mapping[str, tuple[Dialect, Mapping[str, Any]]] = {
 
 
 def test_every_request_is_answered_as_the_document_says(server: Server, tmp_path: Path) -> None:
-    run(server, tmp_path, SCHEMATHESIS.format(examples=15, mode="all", systematic="true", accepted="true"))
+    config = SCHEMATHESIS.format(examples=15, mode="all", systematic="true", accepted="true")
+    run(server, tmp_path, config, "--exclude-path-regex", OF_ENTRIES)
+
+
+def test_what_the_cache_holds_is_told_and_removed_so_too(semantic_server: Server, tmp_path: Path) -> None:
+    """With an embedder, which similar_to needs, and some entries to be found."""
+    for number in range(20):
+        body = {"model": "gpt", "messages": [{"role": "user", "content": f"What is {number}?"}]}
+        assert httpx.post(f"{semantic_server.base_url}/chat/completions", json=body).status_code == 200
+    config = SCHEMATHESIS.format(examples=25, mode="all", systematic="true", accepted="true")
+    run(semantic_server, tmp_path, config, "--include-path-regex", OF_ENTRIES)
 
 
 def test_what_is_translated_for_a_chat_backend_is_answered_so_too(server: Server, tmp_path: Path) -> None:
@@ -192,12 +209,18 @@ def test_what_is_translated_for_a_chat_backend_is_answered_so_too(server: Server
     )
 
 
-def test_what_the_local_model_embeds_is_answered_so_too(tmp_path: Path) -> None:
+def test_what_the_local_model_embeds_is_answered_so_too(semantic_server: Server, tmp_path: Path) -> None:
     """It takes no tokens, and has one number of dimensions, so not all that is valid is accepted."""
+    before = answered(semantic_server)
     config = SCHEMATHESIS.format(examples=8, mode="all", systematic="false", accepted="false")
-    with gateway(tmp_path, policy="static") as running:
-        run(running, tmp_path, config, "--include-path", "/v1/embeddings", MODEL="lockgate-embedding")
-        assert httpx.get(f"{running.url}/admin/stats").json()["by_status"]["200"]
+    run(semantic_server, tmp_path, config, "--include-path", "/v1/embeddings", MODEL="lockgate-embedding")
+    assert answered(semantic_server) > before
+
+
+def answered(server: Server) -> int:
+    """How many requests ended well."""
+    ended: int = httpx.get(f"{server.url}/admin/stats").json()["by_status"].get("200", 0)
+    return ended
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
@@ -169,23 +168,6 @@ async def test_clients_cannot_make_labels_without_end() -> None:
         lines = [line for line in text.splitlines() if line.startswith("lockgate_requests_total")]
         assert len(lines) <= 102
         assert any('model="other"' in line for line in lines)
-
-
-async def test_admin_pages_need_the_token_when_there_is_one() -> None:
-    async with running(server={"admin_token": "secret-token"}) as test:
-        assert (await test.http.get("/admin/stats")).status_code == 401
-        wrong = await test.http.get("/admin/stats", headers={"authorization": "Bearer nope"})
-        assert wrong.status_code == 401
-        right = await test.http.get("/admin/stats", headers={"authorization": "Bearer secret-token"})
-        assert right.status_code == 200
-
-
-async def test_without_a_token_admin_pages_answer_loopback_only() -> None:
-    async with running() as test:
-        transport = httpx.ASGITransport(test.app, client=("192.0.2.7", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as outside:
-            assert (await outside.get("/admin/stats")).status_code == 403
-            assert (await outside.get("/health/live")).status_code == 200
 
 
 async def leave(test: Running, body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -9,6 +9,8 @@ import jsonschema_rs
 import pytest
 import schemathesis
 
+from gateway.admin_access import is_admin
+from gateway.admin_forms import feedback, invalidation
 from gateway.app import API_PATHS, COUNT_TOKENS_PATH, _others
 from gateway.errors import RequestError
 from gateway.openapi import document
@@ -31,6 +33,9 @@ CHECKS: dict[str, Any] = {
 }
 
 
+ADMIN_CHECKS: dict[str, Any] = {"InvalidateRequest": invalidation, "FeedbackRequest": feedback}
+
+
 def says(name: str, body: dict[str, Any]) -> bool:
     """Whether the schema of that name allows the body."""
     schema = {"$ref": REF + name, "components": {"schemas": schemas()}}
@@ -40,7 +45,7 @@ def says(name: str, body: dict[str, Any]) -> bool:
 def checks(name: str, body: dict[str, Any]) -> bool:
     """Whether the gateway does."""
     try:
-        CHECKS[name]({"model": "m", **body})
+        (CHECKS | ADMIN_CHECKS)[name](body)
     except RequestError:
         return False
     return True
@@ -83,8 +88,18 @@ def test_a_key_is_needed_where_the_settings_say_so() -> None:
     assert {} in document(Settings())["security"]
     keys = Auth(mode="keys", keys={"web": AuthKey(sha256="0" * 64)})
     assert {} not in document(Settings(auth=keys))["security"]
-    stats = document(Settings(server=Server(admin_token="t")))["paths"]["/admin/stats"]["get"]
-    assert stats["security"] == [{"admin": []}]
+
+
+@pytest.mark.parametrize(("token", "security"), [("t", [{"admin": []}]), (None, [{}])])
+def test_admin_paths_need_the_admin_token_where_there_is_one(token: str | None, security: list[Any]) -> None:
+    paths = document(Settings(server=Server(admin_token=token)))["paths"]
+    operations = [operation for path, item in paths.items() if is_admin(path) for operation in item.values()]
+    assert len(operations) == 6
+    for operation in operations:
+        assert operation["security"] == security
+        assert operation["responses"].keys() > {"200", "401", "403", "500", "503"}
+        assert "www-authenticate" in operation["responses"]["401"]["headers"]
+    stats = paths["/admin/stats"]["get"]
     assert stats["responses"]["200"]["content"].keys() == {"application/json", "text/csv"}
 
 
@@ -185,9 +200,48 @@ BODIES: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BODIES)
+ADMIN_BODIES: dict[str, list[dict[str, Any]]] = {
+    "InvalidateRequest": [
+        {},
+        {"dry_run": True},
+        {"all": False},
+        {"all": True},
+        {"all": True, "dry_run": True, "tag": None},
+        {"all": True, "tag": "x"},
+        {"all": False, "tag": "x"},
+        {"all": None, "tag": "x"},
+        {"tag": ""},
+        {"tag": "x", "tags": "y"},
+        {"tenant": "t", "api": "chat", "model": "m", "text": "x"},
+        {"api": "chats"},
+        {"similar_to": "x"},
+        {"similar_to": " \n"},
+        {"similar_to": "x", "min_similarity": -1},
+        {"similar_to": "x", "min_similarity": 1.01},
+        {"tag": "x", "min_similarity": 0.5},
+        {"tag": "x", "similar_to": None, "min_similarity": None},
+    ],
+    "FeedbackRequest": [
+        {},
+        {"correct": True},
+        {"entry": 1},
+        {"entry": 1, "correct": False},
+        {"entry": 1, "correct": None},
+        {"entry": 0, "correct": True},
+        {"entry": 2**63, "correct": True},
+        {"entry": 1, "request_id": None, "correct": True},
+        {"entry": 1, "request_id": "r", "correct": True},
+        {"request_id": "r", "correct": True},
+        {"request_id": "", "correct": True},
+        {"request_id": "r", "correct": True, "more": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", [*BODIES, *ADMIN_BODIES])
 def test_a_schema_allows_what_the_gateway_does_and_no_more(name: str) -> None:
-    said = [says(name, {"model": "m", **body}) for body in BODIES[name]]
-    checked = [checks(name, body) for body in BODIES[name]]
+    bodies = ADMIN_BODIES.get(name) or [{"model": "m", **body} for body in BODIES[name]]
+    said = [says(name, body) for body in bodies]
+    checked = [checks(name, body) for body in bodies]
     assert said == checked
     assert {True, False} == set(checked)
