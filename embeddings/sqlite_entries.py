@@ -112,13 +112,12 @@ class SqliteEntries:
 
     def _delete(self, sql: str, argument: object) -> list[int]:
         rows = self._connection.execute(sql, (argument,)).fetchall()
-        for entry_id, stored_bytes, *names, tags in rows:
+        for entry_id, stored_bytes, tenant, api, model, answered_by, stored_tags in rows:
             try:
-                of_entry = labels(*names, tags=to_tags(tags))
-            except (
-                orjson.JSONDecodeError
-            ):  # damaged: it must be able to leave; a label of nothing does no harm
-                of_entry = labels(*names, tags=())
+                tags = to_tags(stored_tags)
+            except orjson.JSONDecodeError:  # damaged, but it can leave: a label of no entry does no harm
+                tags = ()
+            of_entry = labels(tenant, api, model, answered_by, tags)
             self._connection.executemany(DROP_LABEL, [(label, entry_id) for label in of_entry])
             self._stored_bytes -= stored_bytes
         self._entries -= len(rows)

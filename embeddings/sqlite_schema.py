@@ -77,6 +77,8 @@ def unusable(path: Path, error: sqlite3.Error) -> StoreError:
     )  # without the extension; Python's own errors have none
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return _damaged(path, str(error))
+    if str(error).startswith("Could not decode"):  # and goes on with the text, which is nobody's business
+        return _damaged(path, "a text that is not UTF-8")
     return StoreError(f"cannot use the cache file {path}: {error}")
 
 
