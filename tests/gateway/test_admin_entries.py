@@ -1,57 +1,19 @@
-"""The admin API over the cache's entries, through the whole application."""
+"""`/admin/entries`, and what all paths over the cache's entries have in common."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import pytest
 from structlog.testing import capture_logs
 
 from embeddings.protocols import EmbedderError, StoreError
-from gateway.admin_entries import REMOVED_AT_ONCE
 from tests.entries import make_entry
-from tests.gateways import Running, running, told
+from tests.gateway.admin_cases import administered, cache_of, ids_of, invalidated, judged, listed
 
-EXACT = {"cache": {"store": "memory", "policy": {"kind": "exact"}}}
 OFF = {"cache": {"enabled": False}}
-
-
-@asynccontextmanager
-async def administered(**settings: Any) -> AsyncIterator[Running]:
-    async with running(**settings) as test:
-        test.http.base_url = httpx.URL("http://localhost")
-        yield test
-
-
-async def listed(test: Running, **query: Any) -> list[dict[str, Any]]:
-    answer = await test.http.get("/admin/entries", params=query)
-    assert answer.status_code == 200, answer.text
-    entries: list[dict[str, Any]] = answer.json()["entries"]
-    return entries
-
-
-async def invalidated(test: Running, **body: Any) -> dict[str, Any]:
-    answer = await test.http.post("/admin/invalidate", json=body)
-    assert answer.status_code == 200, answer.text
-    done: dict[str, Any] = answer.json()
-    return done
-
-
-async def judged(test: Running, **body: Any) -> httpx.Response:
-    return await test.http.post("/admin/feedback", json=body)
-
-
-def cache_of(response: httpx.Response) -> str:
-    status: str = response.headers["x-lockgate-cache"]
-    return status
-
-
-def texts(entries: Sequence[dict[str, Any]]) -> list[str]:
-    return [entry["text"] for entry in entries]
+_VARYING = ("id", "tenant", "created_at", "expires_at", "age_s", "last_used_at", "stored_bytes", "cost_usd")
 
 
 async def test_pages_have_every_entry_once_while_others_are_added() -> None:
@@ -70,7 +32,9 @@ async def test_pages_have_every_entry_once_while_others_are_added() -> None:
             if before is None:
                 break
             await test.ask(f"later{pages} what is it?")
-        assert texts(seen) == [f"topic{number} what is it?" for number in reversed(range(120))]
+        assert [entry["text"] for entry in seen] == [
+            f"topic{number} what is it?" for number in reversed(range(120))
+        ]
         ids = [entry["id"] for entry in seen]
         assert ids == sorted(set(ids), reverse=True)
         assert pages == 5
@@ -125,9 +89,6 @@ async def test_an_entry_tells_what_it_is_and_what_became_of_it() -> None:
         assert (await listed(test))[0]["hits"] == 2, "to look at an entry is not to serve it"
 
 
-_VARYING = ("id", "tenant", "created_at", "expires_at", "age_s", "last_used_at", "stored_bytes", "cost_usd")
-
-
 async def test_an_entry_without_what_was_asked_is_shown_all_the_same() -> None:
     async with administered() as test:
         assert test.gateway.cache is not None
@@ -163,10 +124,6 @@ async def test_filters() -> None:
             assert ids_of(await listed(test, **query)) == ids_of(found), query
 
 
-def ids_of(entries: Sequence[dict[str, Any]]) -> list[int]:
-    return [entry["id"] for entry in entries]
-
-
 async def test_an_entry_that_is_removed_is_not_served_again() -> None:
     async with administered() as test:
         await test.ask()
@@ -185,198 +142,6 @@ async def test_what_is_no_id_is_no_entry(name: str) -> None:
     async with administered() as test:
         for method in ("GET", "DELETE"):
             assert (await test.http.request(method, f"/admin/entries/{name}")).status_code == 404
-
-
-async def test_invalidation_by_each_criterion_touches_nothing_else() -> None:
-    async with administered() as test:
-        for key in ("k", "other"):
-            for topic in ("sky", "sea", "sun"):
-                headers = {"x-lockgate-tag": f"about-{topic}"}
-                await test.ask(f"{topic} what is it?", key=key, headers=headers)
-        await test.ask("sky what is it?", model="large")
-        tenant = (await listed(test, model="auto"))[-1]["tenant"]
-        left = 7
-        for criteria, matched in (
-            ({"tag": "about-sea", "tenant": tenant}, 1),
-            ({"text": "SEA"}, 1),
-            ({"model": "large"}, 1),
-            ({"tenant": tenant}, 2),
-            ({"api": "messages"}, 0),
-            ({"api": "chat", "tag": None}, 2),
-        ):
-            tried = await invalidated(test, **criteria, dry_run=True)
-            assert (tried["matched"], tried["removed"], tried["dry_run"]) == (matched, 0, True)
-            assert len(await listed(test)) == left
-            done = await invalidated(test, **criteria)
-            left -= matched
-            assert (done["matched"], done["removed"], done["dry_run"]) == (matched, matched, False)
-            assert done["sample"] == tried["sample"]
-            assert len(await listed(test)) == left
-        assert left == 0
-
-
-async def test_another_tenants_answers_stay() -> None:
-    async with administered() as test:
-        await test.ask("sky why is it blue?", key="mine")
-        await test.ask("sky why is it blue?", key="theirs")
-        theirs, mine = await listed(test)
-        await invalidated(test, tenant=mine["tenant"])
-        assert ids_of(await listed(test)) == [theirs["id"]]
-        assert cache_of(await test.ask("sky why is it blue?", key="theirs")) == "hit-exact"
-        assert cache_of(await test.ask("sky why is it so blue?", key="theirs")) == "hit-semantic"
-        assert cache_of(await test.ask("sky why is it blue?", key="mine")) == "miss"
-
-
-async def test_all_removes_everything_and_must_be_said() -> None:
-    async with administered() as test:
-        for topic in ("sky", "sea"):
-            await test.ask(f"{topic} what is it?")
-        refused = await test.http.post("/admin/invalidate", json={})
-        assert refused.status_code == 400
-        assert '"all": true' in refused.json()["error"]["message"]
-        done = await invalidated(test, all=True)
-        assert (done["matched"], done["removed"]) == (2, 2)
-        assert await listed(test) == []
-
-
-async def test_invalidation_by_similarity() -> None:
-    async with administered() as test:
-        for text in ("sky why is it blue?", "sky how high is it?", "sea why is it salty?"):
-            await test.ask(text)
-            await test.ask(text, key="other")
-        await test.ask("sky", logprobs=True)  # without a vector
-        tried = await invalidated(test, similar_to="sky why is it blue?", dry_run=True)
-        assert (tried["matched"], tried["removed"]) == (4, 0)
-        sample = tried["sample"]
-        assert {one["text"] for one in sample[:2]} == {"sky why is it blue?"}
-        assert sample[0]["similarity"] == pytest.approx(1, abs=1e-3)
-        assert [one["similarity"] for one in sample] == sorted(
-            (one["similarity"] for one in sample), reverse=True
-        )
-        tenant = (await listed(test))[0]["tenant"]
-        one = await invalidated(test, similar_to="sky why is it blue?", tenant=tenant, min_similarity=0.9999)
-        assert (one["matched"], one["removed"]) == (1, 1)
-        assert cache_of(await test.ask("sky why is it blue?", key="other")) == "hit-exact"
-        assert (await invalidated(test, similar_to="sky what is it?"))["removed"] == 3
-        assert [(entry["text"], entry["semantic"]) for entry in await listed(test, text="sky")] == []
-        assert (await invalidated(test, similar_to="moon", min_similarity=-1))["removed"] == 2
-
-
-async def test_similarity_needs_an_embedder_that_sees_the_whole_text() -> None:
-    async with administered() as test:
-        for text in ("word " * 60, "x" * 50_001):
-            refused = await test.http.post("/admin/invalidate", json={"similar_to": text})
-            assert refused.status_code == 400
-            assert refused.json()["error"]["param"] == "similar_to"
-            assert "window" in refused.json()["error"]["message"]
-    async with administered(**EXACT) as test:
-        refused = await test.http.post("/admin/invalidate", json={"similar_to": "sky"})
-        assert refused.status_code == 400
-        assert "exact key only" in refused.json()["error"]["message"]
-
-
-async def test_an_embedder_nothing_was_measured_for_needs_a_min_similarity() -> None:
-    automatic = {"store": "memory", "policy": {"min_similarity": 0.9}}
-    async with administered(cache=automatic) as test:
-        await test.ask()
-        object.__setattr__(test.gateway.settings.cache.policy, "min_similarity", "auto")
-        refused = await test.http.post("/admin/invalidate", json={"similar_to": "sky"})
-        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "min_similarity")
-        assert (await invalidated(test, similar_to="sky", min_similarity=0.9))["removed"] == 1
-
-
-async def test_many_entries_go_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with administered() as test:
-        cache = test.gateway.cache
-        assert cache is not None
-        now = test.gateway.clock()
-        for number in range(2 * REMOVED_AT_ONCE + 1):
-            await cache.put(make_entry(f"question {number}", created_at=now, semantic=False))
-        sizes: list[int] = []
-        remove = cache.remove
-
-        async def counted(ids: Sequence[int]) -> int:
-            sizes.append(len(ids))
-            return await remove(ids)
-
-        monkeypatch.setattr(cache, "remove", counted)
-        done = await invalidated(test, tenant="tenant")
-        assert done["removed"] == 2 * REMOVED_AT_ONCE + 1
-        assert sizes == [REMOVED_AT_ONCE, REMOVED_AT_ONCE, 1]
-        assert len(done["sample"]) == 20
-        assert (await cache.size()).entries == 0
-
-
-async def test_a_wrong_answer_by_similarity_is_served_by_exact_match_only() -> None:
-    async with administered() as test:
-        await test.ask("sky why is it blue?")
-        near = await test.ask("sky why is it so blue?")
-        assert cache_of(near) == "hit-semantic"
-        assert cache_of(await test.ask("sky why is it blue?", key="other")) == "miss"
-        answer = await judged(test, request_id=near.headers["x-request-id"], correct=False)
-        entry_id = int(near.headers["x-lockgate-entry"])
-        assert answer.json() == {"entry": entry_id, "action": "withdrawn"}
-        again = await test.ask("sky why is it so blue?")
-        assert cache_of(again) == "miss"
-        assert told(again) != told(near)
-        assert cache_of(await test.ask("sky why is it blue?")) == "hit-exact"
-        other = await test.ask("sky why is it so blue?", key="other")
-        assert cache_of(other) == "hit-semantic", "another tenant's entry is untouched"
-        entry = (await test.http.get(f"/admin/entries/{entry_id}")).json()
-        assert (entry["semantic"], entry["judged_wrong"], entry["judged_right"]) == (False, 1, 0)
-        text = (await test.http.get("/metrics")).text
-        assert "lockgate_cache_verified_total 1.0" in text
-        assert "lockgate_cache_wrong_total 1.0" in text
-
-
-async def test_a_wrong_answer_by_exact_match_is_removed() -> None:
-    async with administered() as test:
-        first = await test.ask()
-        hit = await test.ask()
-        assert cache_of(hit) == "hit-exact"
-        answer = await judged(test, request_id=hit.headers["x-request-id"], correct=False)
-        assert answer.json()["action"] == "removed"
-        assert await listed(test) == []
-        assert cache_of(await test.ask()) == "miss"
-        gone = await judged(test, request_id=first.headers["x-request-id"], correct=True)
-        assert gone.status_code == 404
-        text = (await test.http.get("/metrics")).text
-        assert "lockgate_cache_verified_total 1.0" in text, "what is not there is not judged"
-
-
-async def test_the_request_that_stored_an_answer_can_be_judged() -> None:
-    async with administered() as test:
-        first = await test.ask()
-        answer = await judged(test, request_id=first.headers["x-request-id"], correct=False)
-        assert answer.json()["action"] == "removed"
-        assert cache_of(await test.ask()) == "miss"
-
-
-async def test_a_right_answer_is_noted_and_stays() -> None:
-    async with administered() as test:
-        await test.ask()
-        (entry,) = await listed(test)
-        answer = await judged(test, entry=entry["id"], correct=True)
-        assert answer.json() == {"entry": entry["id"], "action": "noted"}
-        assert (await listed(test))[0]["judged_right"] == 1
-        assert cache_of(await test.ask()) == "hit-exact"
-        assert "lockgate_cache_wrong_total 0.0" in (await test.http.get("/metrics")).text
-
-
-async def test_an_entry_that_is_wrong_is_removed() -> None:
-    async with administered() as test:
-        await test.ask()
-        (entry,) = await listed(test)
-        assert (await judged(test, entry=entry["id"], correct=False)).json()["action"] == "removed"
-        assert await listed(test) == []
-
-
-async def test_feedback_on_what_is_not_known() -> None:
-    async with administered() as test:
-        for body in ({"entry": 9}, {"request_id": "req_nope"}):
-            answer = await judged(test, **body, correct=True)
-            assert answer.status_code == 404
-            assert str(next(iter(body.values()))) in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
