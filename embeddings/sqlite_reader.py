@@ -80,15 +80,13 @@ class SqliteReader:
         """Every unexpired entry that fits and whose request is known, oldest (lowest id) first; and whether
         it was withdrawn from being found by similarity."""
         chosen = selection(which)
-        withdrawn = "vector IS NULL AND judged_wrong > 0"
-        sql = (
-            f"SELECT {withdrawn}, entries.id, {COLUMNS} FROM {chosen.rows} AND {_KNOWN} ORDER BY {chosen.id}"
-        )
+        columns = f"vector IS NULL AND judged_wrong > 0, entries.id, {COLUMNS}"
+        sql = f"SELECT {columns} FROM {chosen.rows} AND {_KNOWN} ORDER BY {chosen.id}"
         try:
             cursor = self._connection.execute(sql, chosen.parameters | {"now": now})
             while rows := cursor.fetchmany(ROWS_AT_ONCE):
-                for was_withdrawn, *row in rows:
-                    yield _entry(*row), bool(was_withdrawn)
+                for withdrawn, *row in rows:
+                    yield _entry(*row), bool(withdrawn)
         except sqlite3.Error as error:
             raise unusable(self._path, error) from error
 

@@ -59,6 +59,7 @@ def test_an_entry_comes_out_as_it_went_in() -> None:
     assert incoming.expires_at == entry.expires_at
     assert incoming.vector is not None
     assert incoming.vector.dtype == np.float32
+    assert entry.vector is not None
     assert float(incoming.vector @ entry.vector) > 0.9999
 
 
@@ -131,10 +132,9 @@ def test_a_cut_last_line_and_missing_lines() -> None:
     content = file_of(make_entry("a"), make_entry("b"))
     assert error_of(content[:-10]) == "c.jsonl, line 3: the last line is cut off: export again"
     whole = content.splitlines(keepends=True)
-    assert "expected 2 entries after the header, as it says, and there are 1" in error_of(
-        b"".join(whole[:-1])
-    )
-    assert "expected 2 entries after the header, as it says, and there are 3" in error_of(content + whole[-1])
+    expected = "expected 2 entries after the header, as it says, and there are"
+    assert f"{expected} 1" in error_of(b"".join(whole[:-1]))
+    assert f"{expected} 3" in error_of(content + whole[-1])
     assert len(read(content.removesuffix(b"\n"))) == 2  # nothing is cut off but the line's end
 
 
@@ -147,7 +147,7 @@ def changed(**changes: Any) -> bytes:
     return line_of_header(header(1)) + orjson.dumps(line) + b"\n"
 
 
-GOOD_REQUEST = ["chat", "tenant", "auto", None, {}, {"messages": []}]
+GOOD_REQUEST: list[Any] = ["chat", "tenant", "auto", None, {}, {"messages": []}]
 UNIT = np.eye(1, 16, dtype="<f2")[0]
 
 
@@ -206,7 +206,7 @@ def test_what_came_before_a_wrong_line_is_given() -> None:
 
 
 def test_the_tenant_of_a_shared_answer_is_who_asked_first() -> None:
-    shared = ["chat", "", "auto", None, {"anthropic-beta": "x"}, {"messages": []}]
+    shared: list[Any] = ["chat", "", "auto", None, {"anthropic-beta": "x"}, {"messages": []}]
     [incoming] = read(changed(request=shared))
     assert incoming.request.tenant == "tenant"
     assert incoming.request.variant == {"anthropic-beta": "x"}
