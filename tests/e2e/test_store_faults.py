@@ -206,7 +206,7 @@ async def test_a_power_cut_loses_the_last_writes_and_no_more(tmp_path: Path) -> 
         copy_files(taken[-1] if case % 2 else chance.choice(taken), folder)
         wal = folder / "cache.db-wal"
         content = wal.read_bytes()
-        offset = len(content) if case == 1 else chance.randrange(len(content))
+        offset = len(content) if case == 1 else chance.randrange(len(content) + 1)
         wal.write_bytes(content[:offset] + LOSSES[case % len(LOSSES)](content[offset:], chance))
         if case % 3 == 0:
             (folder / "cache.db-shm").write_bytes(chance.randbytes(32768))
