@@ -142,7 +142,7 @@ class Running:
         self.embedder = embedder
         self.app = build_app(gateway)
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://gateway")
+        self.http = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     @property
     def followers(self) -> int:

@@ -318,7 +318,7 @@ async def test_conversations_share_only_with_the_same_history() -> None:
             return kind
 
         assert await talk("order 1", "cancel it please") == "miss"
-        assert await talk("order 1", "cancel it now, thanks") == "hit-semantic"
+        assert await talk("order 1", "cancel it please, thanks") == "hit-semantic"
         assert await talk("order 2", "cancel it please") == "miss"
 
 

@@ -15,6 +15,7 @@ from gateway.ledger_store import LedgerStore
 from gateway.metrics import Metrics
 from gateway.recorder import Recorder, RequestLine
 from gateway.request_log import JsonRequestLog
+from gateway.served import ServedAnswers
 from gateway.trace import Trace
 
 

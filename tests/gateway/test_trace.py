@@ -20,10 +20,13 @@ def test_cache_status_is_rfc_9211() -> None:
             setattr(trace, name, value)
         return headers(trace)["cache-status"]
 
-    assert status(cache="hit-exact") == 'lockgate; hit; detail="hit-exact"'
+    assert status(cache="hit-exact", ttl_left_s=59.9) == 'lockgate; hit; ttl=59; detail="hit-exact"'
     assert status(cache="miss") == "lockgate; fwd=uri-miss"
-    assert status(cache="miss", stored=True) == "lockgate; fwd=uri-miss; stored"
+    assert status(cache="miss", client_refused=True) == "lockgate; fwd=request"
+    assert status(cache="bypass", client_refused=True, led=True, stored_entry_id=3).endswith("request; stored")
+    assert status(cache="miss", led=True, stored_entry_id=3) == "lockgate; fwd=uri-miss; stored"
     assert status(cache="coalesced") == "lockgate; fwd=uri-miss; collapsed"
+    assert status(cache="coalesced", stored_entry_id=3) == "lockgate; fwd=uri-miss; collapsed", "not by it"
     assert status(cache="bypass") == "lockgate; fwd=bypass"
 
 
