@@ -44,7 +44,7 @@ async def import_entries(
     dry_run: bool,
     advance: Callable[[int], object],
 ) -> Imported:
-    """Raises StoreError, EmbedderError, ConfigError or TransferError."""
+    """Raises StoreError, EmbedderError, VolatileRulesError or TransferError."""
     path = _path_of(settings.cache)
     header = source.header
     given = None if header is None or header.secret is None else bytes.fromhex(header.secret)

@@ -147,6 +147,7 @@ def import_(
     from gateway.cache_transfer import TransferError
     from gateway.cli import UserError
     from gateway.config import ConfigError
+    from gateway.volatile_rules import VolatileRulesError
 
     settings = _settings(config_path)
     if not settings.cache.enabled:
@@ -165,7 +166,7 @@ def import_(
                     settings, source, ttl_s=ttl_s, embed=embed, dry_run=dry_run, advance=bar.update
                 )
             )
-    except (StoreError, EmbedderError, TransferError, ConfigError) as error:
+    except (StoreError, EmbedderError, TransferError, ConfigError, VolatileRulesError) as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{error.filename or file}: {error.strerror}") from None
