@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gateway.openapi_schemas import Schema
-from gateway.request_headers import MAX_TAGS, MAX_TTL_S
+from gateway.request_headers import MAX_TAGS
 
-_TAG = "[A-Za-z0-9_.:/@+-]{1,64}"
+_TAG = "([A-Za-z0-9_.:/@+-]{1,64})?"
+_TAGS = f"^{_TAG}( *, *{_TAG}){{0,{MAX_TAGS - 1}}}$"
 
 HEADERS: Mapping[str, tuple[Schema, str]] = {
     "x-request-id": ({"type": "string"}, "The client's own id where it is harmless, else a new one."),
@@ -69,11 +70,11 @@ PARAMETERS: Mapping[str, tuple[Schema, str]] = {
     ),
     "x-lockgate-route": ({"type": "string", "enum": ["small", "large"]}, "Pins the model of a route."),
     "x-lockgate-tag": (
-        {"type": "string", "pattern": f"^{_TAG}(, {_TAG}){{0,{MAX_TAGS - 1}}}$", "examples": ["faq, v2"]},
+        {"type": "string", "pattern": _TAGS, "examples": ["faq, v2"]},
         "What the answer can be found and removed by in the cache.",
     ),
     "x-lockgate-ttl-s": (
-        {"type": "number", "minimum": 0, "maximum": MAX_TTL_S},
+        {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["3600"]},
         "How many seconds the answer may be kept, at most; 0: not at all.",
     ),
     "x-request-id": ({"type": "string"}, "The client's id for this request."),

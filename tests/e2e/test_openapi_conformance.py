@@ -212,7 +212,7 @@ def test_what_is_translated_for_a_chat_backend_is_answered_so_too(server: Server
 def test_what_the_local_model_embeds_is_answered_so_too(semantic_server: Server, tmp_path: Path) -> None:
     """It takes no tokens, and has one number of dimensions, so not all that is valid is accepted."""
     before = answered(semantic_server)
-    config = SCHEMATHESIS.format(examples=8, mode="all", systematic="false", accepted="false")
+    config = SCHEMATHESIS.format(examples=20, mode="all", systematic="false", accepted="false")
     run(semantic_server, tmp_path, config, "--include-path", "/v1/embeddings", MODEL="lockgate-embedding")
     assert answered(semantic_server) > before
 
