@@ -21,7 +21,7 @@ _PUT = (
 _LEFT = "RETURNING id, stored_bytes, tenant, api, model, answered_by, tags"
 _DELETE_KEY = f"DELETE FROM entries WHERE exact_key = ? {_LEFT}"
 _DELETE_ID = f"DELETE FROM entries WHERE id = ? {_LEFT}"
-_DELETE_EXPIRED = f"DELETE FROM entries WHERE expires_at <= ? {_LEFT}"
+_EXPIRED = "SELECT id FROM entries WHERE expires_at <= ? LIMIT ?"
 _BY_PRIORITY = "SELECT id, priority, stored_bytes FROM entries ORDER BY priority, id"
 _TOUCH = (
     "UPDATE entries SET last_used_at = max(last_used_at, ?1), hits = hits + ?2,"
@@ -86,8 +86,8 @@ class SqliteEntries:
     def remove(self, ids: list[int]) -> list[int]:
         return [gone for entry_id in ids for gone in self._delete(_DELETE_ID, entry_id)]
 
-    def expire(self, now: float) -> list[int]:
-        return self._delete(_DELETE_EXPIRED, now)
+    def expire(self, now: float, limit: int) -> list[int]:
+        return self.remove([row[0] for row in self._connection.execute(_EXPIRED, (now, limit)).fetchall()])
 
     def _priority(self, density: float, hits: int) -> float:
         return self._capacity.eviction.priority(self._clock, density, hits)
@@ -97,7 +97,7 @@ class SqliteEntries:
         if not self._capacity.is_exceeded(entries, stored_bytes):
             return []
         # what had expired when this answer was made has expired now
-        gone = self.expire(record.created_at)
+        gone = self.expire(record.created_at, self._entries)
         entries, stored_bytes = self._entries + 1, self._stored_bytes + record.stored_bytes
         victims: list[int] = []
         cursor = self._connection.execute(_BY_PRIORITY)

@@ -23,6 +23,7 @@ from embeddings.sqlite_writer import SqliteWriter
 from policies.eviction import EvictionPolicy
 
 VECTOR_BATCH = 4096
+REMOVE_BATCH = 1024  # takes some 100 ms, which a put may have to wait
 _USE = "hits, last_used_at, judged_right, judged_wrong, stored_bytes"
 _FIND = f"SELECT id, {COLUMNS} FROM entries WHERE exact_key = :key AND {SERVED}"
 _GET = f"SELECT id, {COLUMNS} FROM entries WHERE id = :id AND {SERVED}"
@@ -129,10 +130,18 @@ class SqliteStore:
         return await self._writer.withdraw(_id(entry_id))
 
     async def remove(self, ids: Sequence[int]) -> IdArray:
-        return await self._writer.remove([_id(entry_id) for entry_id in ids])
+        """As `AnswerStore.remove`, many of them in several transactions, so that other writes get their
+        turn: when it fails, some may have been removed."""
+        known = [_id(entry_id) for entry_id in ids]
+        starts = range(0, max(len(known), 1), REMOVE_BATCH)
+        return np.concatenate([await self._writer.remove(known[i : i + REMOVE_BATCH]) for i in starts])
 
     async def expire(self, now: float) -> IdArray:
-        return await self._writer.expire(now)
+        """As `AnswerStore.expire`; many at once as `remove` does."""
+        gone = [await self._writer.expire(now, REMOVE_BATCH)]
+        while len(gone[-1]) == REMOVE_BATCH:
+            gone.append(await self._writer.expire(now, REMOVE_BATCH))
+        return np.concatenate(gone)
 
     async def vector_ids(self, space: str, now: float) -> IdArray:
         rows = await asyncio.to_thread(self._read_apart, _VECTOR_IDS, {"space": space, "now": now})

@@ -66,8 +66,8 @@ class SqliteWriter:
     async def remove(self, ids: list[int]) -> IdArray:
         return _ids(await self._write(lambda: self._entries.remove(ids)))
 
-    async def expire(self, now: float) -> IdArray:
-        return _ids(await self._write(lambda: self._entries.expire(now)))
+    async def expire(self, now: float, limit: int) -> IdArray:
+        return _ids(await self._write(lambda: self._entries.expire(now, limit)))
 
     async def judged(self, entry_id: int, *, right: bool) -> bool:
         return await self._write(lambda: self._entries.judged(entry_id, right=right))

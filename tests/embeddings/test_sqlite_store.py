@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from embeddings import sqlite_store
 from embeddings.faiss_index import FaissIndex
-from embeddings.protocols import StoreError
+from embeddings.protocols import EVERY_ENTRY, EntryFilter, StoreError, StoreSize
+from embeddings.sqlite_schema import connect
 from embeddings.sqlite_store import SqliteStore
 from tests.entries import DIMENSION, PARTITION, SPACE, exact_key, make_entry, unit_vector
 
@@ -158,4 +161,79 @@ async def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
     entry = await store.get(int(found[0, 0]), NOW)
     assert entry is not None
     assert entry.text == name
+    await store.aclose()
+
+
+async def test_many_leave_in_several_transactions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "REMOVE_BATCH", 7)
+    store = SqliteStore.open(tmp_path / "cache.db", 1000)
+    commits: list[str] = []
+    store._writer._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+    for times in (1, 2):
+        ids = [(await store.put(make_entry(f"q{n}", ttl_s=10.0)))[0] for n in range(21 * times)]
+        commits.clear()
+        gone = await (store.remove(ids) if times == 1 else store.expire(1010.0))
+        assert gone.tolist() == ids
+        assert len(commits) >= 3 * times
+        assert await store.size() == StoreSize(entries=0, stored_bytes=0)
+    await store.aclose()
+
+
+async def test_the_clock_of_eviction_survives_a_restart(tmp_path: Path) -> None:
+    """Else what is stored after a restart stands below all that was stored before, and leaves first."""
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 3)
+    for n in range(50):
+        await store.put(make_entry(f"q{n:02}"))
+    await store.aclose()
+    store = SqliteStore.open(path, 3)
+    new = [(await store.put(make_entry(f"n{n:02}")))[0] for n in range(3)]
+    assert (await store.matching(EVERY_ENTRY, NOW)).tolist() == new
+    await store.aclose()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 7, struct.pack("<d", float("nan"))])
+async def test_a_damaged_clock_is_set_right_by_the_next_eviction(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 3)
+    for n in range(50):
+        await store.put(make_entry(f"q{n:02}"))
+    await store.aclose()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'clock'", (damage,))
+    connection.close()
+    store = SqliteStore.open(path, 3)
+    new = [(await store.put(make_entry(f"n{n:02}")))[0] for n in range(4)]
+    assert set(new[1:]) <= set((await store.matching(EVERY_ENTRY, NOW)).tolist())
+    await store.aclose()
+
+
+async def test_an_entry_whose_tags_are_damaged_can_leave(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 1)
+    bad, _ = await store.put(make_entry("bad", tags=("x",)))
+    connection = connect(path)
+    connection.execute("UPDATE entries SET tags = '{'")
+    connection.close()
+    with pytest.raises(StoreError, match=f"entry {bad} is damaged"):
+        await store.get(bad, NOW)
+    good, gone = await store.put(make_entry("good", tags=("x",)))
+    assert gone.tolist() == [bad]
+    assert (await store.matching(EntryFilter(tag="x"), NOW)).tolist() == [good]
+    await store.aclose()
+
+
+async def test_notes_that_cannot_be_written_do_not_keep_from_reading(tmp_path: Path) -> None:
+    path = tmp_path / "cache.db"
+    store = SqliteStore.open(path, 10)
+    new_id, _ = await store.put(make_entry())
+    store._writer._connection.execute("PRAGMA busy_timeout = 20")
+    blocker = connect(path)
+    blocker.execute("BEGIN IMMEDIATE")
+    store.touch(new_id, NOW)
+    found = await store.inspect(new_id, NOW)
+    assert found is not None
+    assert found[1].hits == 0
+    blocker.execute("ROLLBACK")
+    blocker.close()
     await store.aclose()
