@@ -32,7 +32,7 @@ from gateway.admin_forms import (
     whole_number,
 )
 from gateway.assembly import Gateway
-from gateway.config import ConfigError
+from gateway.config_problems import ConfigError
 from gateway.errors import RequestError
 from gateway.lookup import MAX_EMBEDDED_CHARACTERS
 from gateway.served import MAX_REQUESTS, Served

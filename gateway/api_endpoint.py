@@ -50,7 +50,11 @@ class ApiEndpoint(Endpoint):
             if reply is not None:
                 if known is None and key is not None:
                     self._repeated.add(raw, marks, request, key)
-                await send_reply(reply, send, trace)
+                if reply.frames is not None and reply.paced:
+                    async with cancelled_when_client_leaves(receive):
+                        await send_reply(reply, send, trace)
+                else:
+                    await send_reply(reply, send, trace)
                 return
             context = ClientContext(
                 credential=client.credential,

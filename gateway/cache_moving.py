@@ -44,7 +44,7 @@ async def import_entries(
     dry_run: bool,
     advance: Callable[[int], object],
 ) -> Imported:
-    """Raises StoreError, EmbedderError, VolatileRulesError or TransferError."""
+    """Raises StoreError, EmbedderError, ConfigError or TransferError."""
     path = _path_of(settings.cache)
     header = source.header
     given = None if header is None or header.secret is None else bytes.fromhex(header.secret)
@@ -70,7 +70,7 @@ async def import_entries(
             opened.callback(engine.close)
         same_secret = header is None or header.key_check == key_check(secret)
         importer = Importer(
-            rekeying=Rekeying(settings=settings.cache, dialects=parts.dialects(), rules=rules, secret=secret),
+            rekeying=Rekeying(dialects=parts.dialects(), rules=rules, secret=secret),
             find=find,
             put=put,
             engine=engine,

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gateway.cli_cache import cache
 from gateway.cli_keys import keys
 from gateway.cli_router import router
 from gateway.cli_stats import stats
@@ -63,7 +64,8 @@ def serve(config_path: Path | None, host: str | None, port: int | None, as_json:
 @json_option
 def check(path: Path | None, as_json: bool) -> None:
     """Check a configuration file: exit status 0, or 2 and every problem found."""
-    from gateway.config import ConfigError, load
+    from gateway.config import load
+    from gateway.config_problems import ConfigError
 
     path = chosen_config(path)
     source = str(path or "defaults")
@@ -104,6 +106,7 @@ def doctor(config_path: Path | None, as_json: bool) -> None:
     sys.exit(2 if bad else 0)
 
 
+main.add_command(cache)
 main.add_command(router)
 main.add_command(stats)
 main.add_command(keys)

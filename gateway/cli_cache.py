@@ -146,8 +146,7 @@ def import_(
     from gateway.cache_moving import import_entries
     from gateway.cache_transfer import TransferError
     from gateway.cli import UserError
-    from gateway.config import ConfigError
-    from gateway.volatile_rules import VolatileRulesError
+    from gateway.config_problems import ConfigError
 
     settings = _settings(config_path)
     if not settings.cache.enabled:
@@ -166,7 +165,7 @@ def import_(
                     settings, source, ttl_s=ttl_s, embed=embed, dry_run=dry_run, advance=bar.update
                 )
             )
-    except (StoreError, EmbedderError, TransferError, ConfigError, VolatileRulesError) as error:
+    except (StoreError, EmbedderError, TransferError, ConfigError) as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{error.filename or file}: {error.strerror}") from None
@@ -180,7 +179,8 @@ def import_(
 
 def _settings(config_path: Path | None) -> Settings:
     from gateway.cli import UserError, chosen_config
-    from gateway.config import ConfigError, load
+    from gateway.config import load
+    from gateway.config_problems import ConfigError
 
     try:
         settings = load(chosen_config(config_path))

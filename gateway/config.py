@@ -10,17 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.config_problems import Problem, problems_of, shown
+from gateway.config_problems import ConfigError, Problem, problems_of, shown
 from gateway.settings import Settings
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; `problems` lists all that was found."""
-
-    def __init__(self, problems: list[Problem], source: str) -> None:
-        self.problems = problems
-        self.source = source
-        super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -53,9 +44,21 @@ def parse(table: Mapping[str, Any], environment: Mapping[str, str], *, source: s
         Problem(key=key, value=shown(key, value), expected=expected)
         for key, value, expected in settings.broken_references()
     ]
+    problems += _problems_of_rules(settings.cache.volatile.rules)
     if problems:
         raise ConfigError(problems, source)
     return settings
+
+
+def _problems_of_rules(rules: str) -> list[Problem]:
+    from gateway.volatile_rules import load_rules
+
+    try:
+        load_rules(None if rules == "default" else Path(rules).expanduser())
+    except ConfigError as error:
+        key = "cache.volatile.rules"
+        return [Problem(key=key, value=shown(key, rules), expected=f"usable rules: {error}")]
+    return []
 
 
 def _with_default_models(table: Mapping[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

@@ -26,6 +26,15 @@ class Problem:
         return f"{self.key}{shown}: expected {self.expected}"
 
 
+class ConfigError(Exception):
+    """The configuration cannot be used; `problems` lists all that was found."""
+
+    def __init__(self, problems: list[Problem], source: str) -> None:
+        self.problems = problems
+        self.source = source
+        super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
+
+
 _EXPECTED = {
     "missing": "a value; the key is missing",
     "int_type": "a whole number",

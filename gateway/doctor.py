@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gateway.config import ConfigError, load
+from gateway.config import load
+from gateway.config_problems import ConfigError
 from gateway.settings import BatchedBackendSettings, HttpBackendSettings, Settings
 
 ROOMS = ("gateway", "embeddings", "policies", "backends")

@@ -25,7 +25,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def question_of(lookup: Lookup) -> Question | None:
-    """What others can compare their question to; None when the request is not safe to answer by similarity."""
+    """What others can compare their question to; None when it is not safe to answer by similarity."""
     identity = lookup.identity
     if identity is None or identity.text is None or lookup.vector is None:
         return None

@@ -93,7 +93,7 @@ class CacheLookup:
         """None when the cache is bypassed."""
         if self.why_bypassed(request):
             return None
-        return exact_key(request, self._secret, self._sharing_tenant(request))
+        return exact_key(request, self._secret, self._rules.tenant(request))
 
     async def find(self, key: bytes, request: Request, trace: Trace) -> Entry | None:
         """The entry under the request's exact key, if the client takes one of its age."""
@@ -118,7 +118,7 @@ class CacheLookup:
         identity = identify(
             request,
             self._secret,
-            self._sharing_tenant(request),
+            self._rules.tenant(request),
             key,
             chat=chat,
             without_question=dialect.without_question,
@@ -132,7 +132,7 @@ class CacheLookup:
         query = self._query(asked, encoded)
         comparable = self._comparable(identity, encoded, trace)
         verdict = await self._verdict(request, identity, comparable, trace)
-        entry = await self._chosen(verdict, trace)
+        entry = await self._chosen(verdict, request, trace)
         if entry is not None and verdict.candidate is not None:
             decision = ServeCached(
                 kind="hit-semantic",
@@ -165,11 +165,6 @@ class CacheLookup:
         if temperature is not None and temperature > self._settings.max_temperature:
             return f"temperature {temperature:g} is above {self._settings.max_temperature:g}"
         return ""
-
-    def _sharing_tenant(self, request: Request) -> str:
-        # A tenant is never "" elsewhere, so sharing across tenants cannot meet one tenant's own entries.
-        everyone = self._settings.share == "everyone" and not self._rules.keeps_to_its_tenant(request.body)
-        return "" if everyone else request.tenant
 
     def _comparable(
         self, identity: Identity, encoded: EncodedText | None, trace: Trace
@@ -243,7 +238,7 @@ class CacheLookup:
         with trace.stage("verify"):
             return self._policy.judge(identity, candidates, now)
 
-    async def _chosen(self, verdict: Verdict, trace: Trace) -> Entry | None:
+    async def _chosen(self, verdict: Verdict, request: Request, trace: Trace) -> Entry | None:
         """The entry to serve for a verdict, if the mode allows it."""
         if verdict.candidate is None:
             return None
@@ -251,7 +246,8 @@ class CacheLookup:
         if self._settings.policy.mode == "shadow":
             trace.shadow_entry_id = entry_id
             return None
-        return await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
+        entry = await self._guarded(lambda cache: cache.get(entry_id, self._clock()))
+        return self._own(entry, request)
 
     async def _guarded(self, read: Callable[[SemanticCache], Awaitable[Entry | None]]) -> Entry | None:
         if self._cache is None:
@@ -278,8 +274,18 @@ class CacheLookup:
     def _fresh(self, entry: Entry | None, request: Request, trace: Trace) -> Entry | None:
         limit = request.cache.max_age_s
         if entry is None or limit is None or self._clock() - entry.answer.created_at <= limit:
-            return entry
+            return self._own(entry, request)
         trace.client_refused = True
+        return None
+
+    def _own(self, entry: Entry | None, request: Request) -> Entry | None:
+        """Its keys have settled already whose an entry is; a store that mixes them up is found out here."""
+        if entry is None or not entry.request:  # who asked what is not known of entries of the first version
+            return entry
+        tenant = entry.tenant == request.tenant or self._settings.share == "everyone"
+        if tenant and entry.api == request.api and entry.model == request.model:
+            return entry
+        self._degradation.note("store", f"entry {entry.id} is another tenant's, API's or model's")
         return None
 
 

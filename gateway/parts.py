@@ -101,6 +101,7 @@ def sharing_rules(settings: CacheSettings) -> SharingRules:
     own = settings.volatile.rules
     return SharingRules(
         rules=load_rules(None if own == "default" else Path(own).expanduser()),
+        share=settings.share,
         volatile=settings.volatile.action,
         personal_data=settings.personal_data,
     )

@@ -36,10 +36,12 @@ Presence = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """Either `body`, or `frames` of a stream whose first one is ready: headers may be sent at once."""
+    """Either `body`, or `frames` of a stream whose first one is ready: headers may be sent at once. `paced`:
+    the frames take their time."""
 
     body: bytes | None = None
     frames: AsyncGenerator[bytes] | None = None
+    paced: bool = True
 
 
 class Pipeline:
@@ -196,9 +198,8 @@ def _replay(
 ) -> Reply:
     if not request.stream:
         return Reply(body=orjson.dumps(answer))
-    return Reply(
-        frames=replayed(answer, dialect, include_usage=request.include_usage, tokens_per_s=tokens_per_s)
-    )
+    frames = replayed(answer, dialect, include_usage=request.include_usage, tokens_per_s=tokens_per_s)
+    return Reply(frames=frames, paced=tokens_per_s is not None)
 
 
 def _another_may_succeed(error: RequestError, joined: Joined) -> bool:

@@ -8,12 +8,10 @@ from embeddings.protocols import Entry
 from gateway.cache_transfer import Incoming, Left, TransferError
 from gateway.errors import RequestError
 from gateway.routing import asked_text
-from gateway.settings import Cache as CacheSettings
 from gateway.wire.dialect import Dialect, Json
 from gateway.wire.dialects import Dialects
 from policies.identity import exact_key, identify
 from policies.sharing import SharingRules
-from policies.types import Request
 
 
 class Rekeyed(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,10 +26,7 @@ class Rekeying:
     """Finds an entry's keys anew, as `gateway.lookup` does for a request, and holds its answer to what is
     asked of one that is stored here."""
 
-    def __init__(
-        self, *, settings: CacheSettings, dialects: Dialects, rules: SharingRules, secret: bytes
-    ) -> None:
-        self._settings = settings
+    def __init__(self, *, dialects: Dialects, rules: SharingRules, secret: bytes) -> None:
         self._dialects = dialects
         self._rules = rules
         self._secret = secret
@@ -62,7 +57,7 @@ class Rekeying:
             expires_at = min(expires_at, incoming.answer.created_at + restriction.max_ttl_s)
             if expires_at <= now:
                 return Left(reason=f"not to be kept: {restriction.reason}")
-        tenant = self._sharing_tenant(request)
+        tenant = self._rules.tenant(request)
         identity = identify(
             request,
             self._secret,
@@ -88,10 +83,6 @@ class Rekeying:
             request=identity.request,
         )
         return Rekeyed(incoming=incoming, entry=entry, shared=tenant == "")
-
-    def _sharing_tenant(self, request: Request) -> str:
-        everyone = self._settings.share == "everyone" and not self._rules.keeps_to_its_tenant(request.body)
-        return "" if everyone else request.tenant
 
 
 def _why_not_served(dialect: Dialect, incoming: Incoming) -> str:

@@ -93,7 +93,7 @@ def ttl_s(headers: RequestHeaders) -> float | None:
     if _SECONDS.fullmatch(text) and float(text) <= MAX_TTL_S:
         return float(text)
     raise RequestError(
-        f"x-lockgate-ttl-s: expected seconds, from 0 (not kept) to {MAX_TTL_S} (ten years), got '{text[:80]}'.",
+        f"x-lockgate-ttl-s: expected seconds, 0 (not kept) to {MAX_TTL_S} (ten years), got '{text[:80]}'.",
         param="x-lockgate-ttl-s",
     )
 

@@ -15,7 +15,8 @@ import click
 from backends.errors import EngineUnavailable
 from embeddings.protocols import EmbedderError, StoreError
 from gateway.cli import UserError
-from gateway.config import ConfigError, load
+from gateway.config import load
+from gateway.config_problems import ConfigError
 from gateway.ledger_store import LedgerError
 from gateway.settings import Settings
 from policies.difficulty import WeightsError

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config import ConfigError
-from gateway.config_problems import Problem
+from gateway.config_problems import ConfigError, Problem
 
 MEASURED = {
     "multilingual-e5-small": 0.975,

@@ -9,39 +9,29 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from gateway.config_problems import Problem, shown
+from gateway.config_problems import ConfigError, Problem, shown
 from policies.volatility import VolatileRule, VolatileRules, why_unusable
 
 _KEYS = VolatileRule.__struct_fields__
 
 
-class VolatileRulesError(Exception):
-    """The rules cannot be used. `problems` has all that was found, each with rule, key, value and what was
-    expected."""
-
-    def __init__(self, source: str, problems: list[Problem]) -> None:
-        self.source = source
-        self.problems = problems
-        super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
-
-
 def load_rules(path: Path | None) -> VolatileRules:
     """Rules of a TOML file; None is `policies/volatile.toml`, which explains the form. Raises
-    VolatileRulesError."""
+    ConfigError."""
     file = resources.files("policies") / "volatile.toml" if path is None else path
     try:
         table = tomllib.loads(file.read_bytes().decode("utf-8"))
     except OSError as error:
         expected = f"expected a readable file ({error.strerror or error})"
-        raise VolatileRulesError(str(file), [Problem(key="", value="", expected=expected)]) from None
+        raise ConfigError([Problem(key="", value="", expected=expected)], str(file)) from None
     except ValueError as error:  # not TOML, or not UTF-8
         problem = Problem(key="", value="", expected=f"expected valid TOML: {error}")
-        raise VolatileRulesError(str(file), [problem]) from None
+        raise ConfigError([problem], str(file)) from None
     problems: list[Problem] = []
     exceptions = _exceptions(table, problems)
     rules = _rules(table, problems)
     if problems:
-        raise VolatileRulesError(str(file), problems)
+        raise ConfigError(problems, str(file))
     return VolatileRules(rules, exceptions)
 
 

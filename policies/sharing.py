@@ -8,10 +8,11 @@ from typing import Any, Literal
 import msgspec
 
 from policies.personal_data import personal_data_in
-from policies.types import Api
+from policies.types import Api, Request
 from policies.volatility import VolatileRules
 
 VolatileAction = Literal["short-ttl", "bypass", "ignore"]
+Share = Literal["tenant", "everyone"]
 PersonalDataAction = Literal["exact", "no-store", "off"]
 
 
@@ -33,15 +34,22 @@ class SharingRules:
         self,
         *,
         rules: VolatileRules | None,
+        share: Share = "tenant",
         volatile: VolatileAction = "short-ttl",
         personal_data: PersonalDataAction = "exact",
     ) -> None:
         self._rules = rules if volatile != "ignore" else None
+        self._everyone = share == "everyone"
         self._bypass_volatile = volatile == "bypass"
         self._personal_data = personal_data
 
-    def keeps_to_its_tenant(self, body: Mapping[str, Any]) -> bool:
-        """Whether the request's answer must not cross tenants even where answers are shared by everyone."""
+    def tenant(self, request: Request) -> str:
+        """Who the answer is shared with: "" is everyone, which no tenant is called."""
+        if not self._everyone or self._holds_personal_data(request.body):
+            return request.tenant
+        return ""
+
+    def _holds_personal_data(self, body: Mapping[str, Any]) -> bool:
         return self._personal_data != "off" and personal_data_in(body) is not None
 
     def restriction(self, api: Api, body: Mapping[str, Any], asked: str) -> Restriction:

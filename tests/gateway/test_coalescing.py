@@ -179,12 +179,13 @@ async def test_the_wait_is_bounded() -> None:
 async def test_what_was_begun_for_others_goes_on_when_its_leader_leaves() -> None:
     async with running() as test:
         test.backend.gate = asyncio.Event()
-        leader = asyncio.create_task(test.ask())
-        await until(lambda: test.followers == 1)
-        follower = asyncio.create_task(test.ask("sky what makes it blue?"))
-        await until(lambda: test.followers == 2)
-        leader.cancel()
-        await asyncio.wait([leader])
-        test.backend.gate.set()
-        assert told(await follower) == "answer 1"
+        async with asyncio.TaskGroup() as group:
+            leader = group.create_task(test.ask())
+            await until(lambda: test.followers == 1)
+            follower = group.create_task(test.ask("sky what makes it blue?"))
+            await until(lambda: test.followers == 2)
+            leader.cancel()
+            await asyncio.wait([leader])
+            test.backend.gate.set()
+        assert told(follower.result()) == "answer 1"
         assert test.backend.cancelled == 0

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.config import ConfigError, load, parse
+from gateway.config import load, parse
+from gateway.config_problems import ConfigError
 from gateway.settings import BACKEND_KINDS, HttpBackendSettings, OpenAIBackendSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,8 @@ import tomllib
 
 import pytest
 
-from gateway.config import ConfigError, parse
+from gateway.config import parse
+from gateway.config_problems import ConfigError
 from gateway.settings import Auth
 
 A, B = "a" * 64, "b" * 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -19,7 +18,7 @@ from backends.errors import (
     UpstreamUnreachable,
 )
 from embeddings.protocols import EmbedderError
-from tests.gateways import SETTINGS, events, running, told, until
+from tests.gateways import SETTINGS, events, running, told
 
 
 async def test_miss_then_exact_then_semantic_then_miss() -> None:

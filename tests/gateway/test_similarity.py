@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import ConfigError
+from gateway.config_problems import ConfigError
 from gateway.similarity import MEASURED, min_similarity
 
 

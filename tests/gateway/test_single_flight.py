@@ -9,7 +9,7 @@ import pytest
 
 from backends.errors import UpstreamCut
 from backends.protocols import Chunk
-from gateway.single_flight import Flight, Outcome, Question, SingleFlight, Solo
+from gateway.single_flight import Flight, Outcome, SingleFlight, Solo
 from policies.types import Usage
 from tests.gateways import chunk
 

@@ -23,7 +23,8 @@ def test_cache_status_is_rfc_9211() -> None:
     assert status(cache="hit-exact", ttl_left_s=59.9) == 'lockgate; hit; ttl=59; detail="hit-exact"'
     assert status(cache="miss") == "lockgate; fwd=uri-miss"
     assert status(cache="miss", client_refused=True) == "lockgate; fwd=request"
-    assert status(cache="bypass", client_refused=True, led=True, stored_entry_id=3).endswith("request; stored")
+    refused = status(cache="bypass", client_refused=True, led=True, stored_entry_id=3)
+    assert refused == "lockgate; fwd=request; stored"
     assert status(cache="miss", led=True, stored_entry_id=3) == "lockgate; fwd=uri-miss; stored"
     assert status(cache="coalesced") == "lockgate; fwd=uri-miss; collapsed"
     assert status(cache="coalesced", stored_entry_id=3) == "lockgate; fwd=uri-miss; collapsed", "not by it"

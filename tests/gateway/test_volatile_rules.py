@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.volatile_rules import VolatileRulesError, load_rules
+from gateway.config_problems import ConfigError
+from gateway.volatile_rules import load_rules
 
 RULE = """
 [[rules]]
@@ -26,7 +27,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def problems_of(path: Path) -> str:
-    with pytest.raises(VolatileRulesError) as caught:
+    with pytest.raises(ConfigError) as caught:
         load_rules(path)
     assert all(line.startswith(f"{path}: ") for line in str(caught.value).splitlines())
     return str(caught.value)
