@@ -109,7 +109,7 @@ def _item(draw: st.DrawFn, kind: str, index: int) -> tuple[dict[str, Any], Event
 def _part(draw: st.DrawFn, kind: str, at: dict[str, Any]) -> tuple[dict[str, Any], Events]:
     text = draw(st.text(max_size=60))
     if kind == "refusal":
-        part = {"type": "refusal", "refusal": text}
+        part: dict[str, Any] = {"type": "refusal", "refusal": text}
         began = {**part, "refusal": ""}
         inside = [
             *({"type": "response.refusal.delta", **at, "delta": piece} for piece in cut(draw, text)),

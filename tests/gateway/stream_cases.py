@@ -108,10 +108,10 @@ def _deltas(draw: st.DrawFn, message: Mapping[str, Any]) -> list[dict[str, Any]]
 def _call_deltas(draw: st.DrawFn, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Numbered and mixed; told apart by their ids alone; or all with the same number."""
     style = draw(st.sampled_from(["numbered", "unnumbered", "all 0"]))
-    blank = draw(st.sampled_from([{}, {"id": ""}, {"id": None, "type": "function"}]))
+    blank: dict[str, Any] = draw(st.sampled_from([{}, {"id": ""}, {"id": None, "type": "function"}]))
     rows = []
     for number, one in enumerate(calls):
-        at = {"numbered": {"index": number}, "unnumbered": {}, "all 0": {"index": 0}}[style]
+        at: dict[str, Any] = {"numbered": {"index": number}, "unnumbered": {}, "all 0": {"index": 0}}[style]
         opened = {**at, **one, "function": {**one["function"], "arguments": ""}}
         grown = [
             {**at, **blank, "function": {"arguments": piece}}
@@ -132,7 +132,7 @@ def chat_cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         tokens = []
         row = []
         for delta in _deltas(draw, message):
-            more = {}
+            more: dict[str, Any] = {}
             if with_logprobs and isinstance(delta.get("content"), str) and delta["content"]:
                 tokens.append({"token": delta["content"], "logprob": -0.5, "bytes": None, "top_logprobs": []})
                 more = {"logprobs": {"content": tokens[-1:], "refusal": None}}
@@ -156,7 +156,9 @@ def completion_cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, An
     for index, text in enumerate(draw(st.lists(st.text(max_size=80), min_size=1, max_size=3))):
         texts = cut(draw, text)
         whole_logprobs = None
-        row = [{"index": index, "text": piece, "logprobs": None, "finish_reason": None} for piece in texts]
+        row: list[dict[str, Any]] = [
+            {"index": index, "text": piece, "logprobs": None, "finish_reason": None} for piece in texts
+        ]
         if draw(st.booleans()):
             for piece in row:
                 piece["logprobs"] = {"tokens": [piece["text"]], "token_logprobs": [-1.0], "text_offset": [0]}
@@ -166,7 +168,7 @@ def completion_cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, An
                 "token_logprobs": [-1.0] * count,
                 "text_offset": [0] * count,
             }
-        ending = {"finish_reason": "stop", "stop_reason": 7}
+        ending: dict[str, Any] = {"finish_reason": "stop", "stop_reason": 7}
         row.append({"index": index, "text": "", "logprobs": None, **ending})
         rows.append(row)
         choices.append({"index": index, "text": text, "logprobs": whole_logprobs, **ending})
@@ -211,12 +213,12 @@ def message_cases(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]]
         {"stop_reason": "refusal", "stop_sequence": None, "stop_details": {"type": "refusal"}},
         {"stop_reason": "end_turn", "stop_sequence": None, "container": {"id": "c"}},
     ]
-    ending = draw(st.sampled_from(ends))
+    ending: dict[str, Any] = draw(st.sampled_from(ends))
     beside = draw(st.sampled_from([{}, {"context_management": {"applied_edits": [{"type": "clear"}]}}]))
     output = {"output_tokens": 40, "server_tool_use": {"web_search_requests": 1}}
-    opening = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
+    opening: dict[str, Any] = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
     usage = {**counts, "service_tier": "standard", "output_tokens": 1}
-    stream = [
+    stream: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**opening, "usage": usage}},
         {"type": "ping"},
         *events,
@@ -231,6 +233,8 @@ def _block(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     """(block, what it begins with, deltas)"""
     text = draw(st.text(max_size=80))
+    block: dict[str, Any]
+    deltas: list[dict[str, Any]]
     match kind:
         case "text":
             deltas = [{"type": "text_delta", "text": piece} for piece in cut(draw, text)]
