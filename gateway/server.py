@@ -76,6 +76,7 @@ async def _serve(settings: Settings, listener: socket.socket, *, as_json: bool) 
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # the peer is who connects, whatever a header claims
         lifespan="on",
         backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_S,
