@@ -73,7 +73,8 @@ _MARKED_PHONE = re.compile(
     re.ASCII,
 )
 _DIGIT = re.compile(r"[0-9]")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]*")
+_FILE = re.compile(r"(?P<url>data:[^,\s]{0,200},)?[A-Za-z0-9+/_=\r\n-]*")
+"""A whole text of base64, as a `data:` URL or alone."""
 
 
 def find_personal_data(text: str) -> str | None:
@@ -136,4 +137,5 @@ def _kind_of(found: re.Match[str]) -> str | None:
 
 
 def _is_file(text: str) -> bool:
-    return text[:5].lower() == "data:" or (len(text) >= LONG_BASE64 and _BASE64.fullmatch(text) is not None)
+    whole = _FILE.fullmatch(text)
+    return whole is not None and (whole["url"] is not None or len(text) >= LONG_BASE64)

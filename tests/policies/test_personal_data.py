@@ -342,14 +342,20 @@ def test_texts_of_a_body_at_any_depth_in_order() -> None:
 
 def test_files_are_no_texts() -> None:
     base64 = "QUJD" * LONG_BASE64
-    body = {
-        "a": "data:image/png;base64,AAAA",
-        "b": base64,
-        "c": f"{base64[:76]}\r\n" * 9,
-        "d": f"{base64} words",
-    }
-    assert list(texts_in(body)) == [body["d"]]
-    assert list(texts_in({"a": "QUJD"})) == ["QUJD"]
+    files = [
+        "data:image/png;base64,AAAA",
+        f"data:audio/wav;base64,{base64}",
+        base64,
+        f"{base64[:76]}\r\n" * 9,
+    ]
+    texts = [
+        f"{base64} words",
+        "QUJD",
+        "data: ann@acme.io",
+        "data:image/png;base64,AAAA and words",
+        "Data, more",
+    ]
+    assert list(texts_in({"input": [*files, *texts]})) == texts
 
 
 @pytest.mark.parametrize("kind", HOLDS)
