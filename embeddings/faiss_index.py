@@ -140,7 +140,9 @@ class FaissIndex:
         if home is None:
             home = self._open(partition)
         slots, _ = self._table.find_all(ids)
-        self._leave(ids[(slots >= 0) & (slots != home.slot)])
+        elsewhere = (slots >= 0) & (slots != home.slot)
+        if elsewhere.any():
+            self._leave(ids[elsewhere])
         for start in range(0, len(ids), WRITTEN_AT_ONCE):
             part = slice(start, start + WRITTEN_AT_ONCE)
             home.put(ids[part], vectors[part])

@@ -36,6 +36,9 @@ class IdTable:
 
     def find_all(self, ids: IdArray) -> tuple[IdArray, IdArray]:
         """Slots and rows, int64 (N,), of ids that are not negative; slot -1 for what is not here."""
+        if len(ids) == 1:
+            slot, row = self.find(int(ids[0]))
+            return np.array([slot]), np.array([row])
         found = np.full((len(ids), 2), _NONE, dtype=np.int64)
         for number, where in self._by_page(ids):
             page = self._pages.get(number)
@@ -80,6 +83,8 @@ class IdTable:
     def _by_page(ids: IdArray) -> list[tuple[int, IdArray | slice]]:
         if len(ids) == 1:
             return [(int(ids[0]) // PAGE, slice(None))]
+        if not len(ids):
+            return []
         numbers = ids // PAGE
         distinct = np.unique(numbers).tolist()
         if len(distinct) == 1:

@@ -57,16 +57,14 @@ class Partition:
     def put(self, ids: IdArray, vectors: FloatMatrix) -> None:
         """Add or replace. No id occurs twice, none is in another partition."""
         with self._lock.writing():
-            if len(ids) == 1:
-                slot, row = self._table.find(int(ids[0]))
-                slots, rows = np.array([slot]), np.array([row])
-            else:
-                slots, rows = self._table.find_all(ids)
+            slots, rows = self._table.find_all(ids)
             old = slots == self.slot
-            if old.any():
-                self._rows.replace(rows[old], vectors[old])
-            if not old.all():
+            if not old.any():
+                rows = self._rows.append(ids, vectors)
+                self._table.set_all(ids, self.slot, rows)
+            else:
                 new = ~old
+                self._rows.replace(rows[old], vectors[old])
                 rows[new] = self._rows.append(ids[new], vectors[new])
                 self._table.set_all(ids[new], self.slot, rows[new])
             if self._codes is not None:
@@ -89,8 +87,8 @@ class Partition:
 
     def search(self, queries: FloatMatrix, k: int) -> tuple[FloatMatrix, IdArray]:
         """Cosines and ids (N, k), the nearest first; -1 and -1 where there are no more."""
-        similarity = np.full((len(queries), k), -1, dtype=np.float32)
         ids = np.full((len(queries), k), -1, dtype=np.int64)
+        similarity = ids.astype(np.float32)
         with self._lock.reading():
             if isinstance(self._rows, FlatRows):
                 cosines, found = self._rows.search(queries, k)
@@ -101,7 +99,8 @@ class Partition:
                     cosine, one = self._nearest(self._rows, self._codes, queries[n : n + 1], k)
                     similarity[n, : len(cosine)] = cosine
                     ids[n, : len(one)] = one
-        return np.clip(similarity, -1, 1, out=similarity), ids
+        np.minimum(similarity, 1, out=similarity)
+        return np.maximum(similarity, -1, out=similarity), ids
 
     def _nearest(
         self, slab: SlabRows, codes: RowCodes, query: FloatMatrix, k: int
@@ -110,14 +109,15 @@ class Partition:
         count = max(self._tiers.candidates, 2 * k)
         enough = min(len(slab), k + self._tiers.candidates // 4)
         while count <= max(MOST_CANDIDATES, self._tiers.candidates):
-            rows = np.sort(codes.search(query, count))
+            rows = codes.search(query, count)
+            rows.sort()
             ids = slab.ids_of(rows)
             here = ids >= 0
             here[1:] &= rows[1:] != rows[:-1]
             rows, ids = rows[here], ids[here]
             if len(rows) >= enough:
                 cosines = slab.cosines(query[0], rows)
-                order = np.argsort(-cosines, kind="stable")[:k]
+                order = np.argsort(-cosines, kind="stable")[:k] if k > 1 else [int(cosines.argmax())]
                 return cosines[order], ids[order]
             count *= 4
         return slab.search(query[0], k)
@@ -241,7 +241,7 @@ class Partition:
         parts = [self._read(rows[start : start + BATCH])[1] for start in range(0, len(rows), BATCH)]
         sample = np.concatenate(parts)
         centres = centres_of(self._faiss, sample, min(lists, len(sample)), keep_on)
-        return RabitqCodes(self._faiss, centres, self._tiers.probes(lists))
+        return RabitqCodes.over(self._faiss, centres, self._tiers.probes(lists))
 
     def _close_holes(self, writing: threading.Lock, keep_on: Callable[[], None]) -> None:
         """When holes are a third of the rows: fill them with the last rows, and give the memory back."""

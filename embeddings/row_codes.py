@@ -9,9 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from embeddings.flat_rows import FlatRows
 from embeddings.protocols import FloatMatrix, IdArray
-from embeddings.slab_rows import decoded
 
 SAMPLE_PER_LIST = 48
 """Rows that a list's centre is trained on; FAISS warns below 39."""
@@ -55,30 +53,37 @@ class RabitqCodes:
     """One bit a dimension and two factors (RaBitQ, arXiv:2405.12497) in FAISS's inverted lists for fast
     scans: 56 bytes a row at 384 dimensions, and its number."""
 
-    def __init__(self, faiss: Any, centres: FloatMatrix, probes: int) -> None:
-        """A search goes through the lists of the `probes` centres nearest to it."""
+    def __init__(self, faiss: Any, index: Any) -> None:
+        self._faiss = faiss
+        self._index = index
+        self._waiting = np.empty((TOGETHER, index.d), dtype=np.float32)
+        self._waiting_rows = np.empty(TOGETHER, dtype=np.int64)
+        self._waiting_count = 0
+
+    @classmethod
+    def over(cls, faiss: Any, centres: FloatMatrix, probes: int) -> RabitqCodes:
+        """Without a row yet; one list for each centre (L, D). A search goes through the lists of the `probes`
+        centres nearest to it."""
         lists, dimension = centres.shape
         quantizer: Any = faiss.IndexFlatL2(dimension)
         quantizer.add(centres)
         # over unit vectors the order by L2 distance is that by cosine
         index: Any = faiss.IndexIVFRaBitQFastScan(quantizer, dimension, lists, faiss.METRIC_L2)
+        index.own_fields = True  # FAISS is to free the quantizer, not Python
+        quantizer.this.disown()
         index.train(centres)
         index.nprobe = probes
-        self._faiss, self._quantizer, self._index = faiss, quantizer, index  # FAISS does not keep `quantizer`
-        self._waiting = FlatRows(faiss, dimension)
+        return cls(faiss, index)
 
     @classmethod
     def parse(cls, faiss: Any, dumped: bytes) -> RabitqCodes:
         """`dumped` must be known to be what `dump` gave. Raises RuntimeError when FAISS cannot read it."""
-        codes = cls.__new__(cls)
-        codes._faiss, codes._quantizer = faiss, None
-        codes._index = faiss.deserialize_index(np.frombuffer(dumped, dtype=np.uint8))
-        codes._waiting = FlatRows(faiss, codes._index.d)
-        return codes
+        return cls(faiss, faiss.deserialize_index(np.frombuffer(dumped, dtype=np.uint8)))
 
     @property
     def count(self) -> int:
-        return int(self._index.ntotal) + len(self._waiting)
+        coded: int = self._index.ntotal
+        return coded + self._waiting_count
 
     @property
     def lists(self) -> int:
@@ -88,25 +93,32 @@ class RabitqCodes:
         if len(rows) >= TOGETHER:
             self._index.add_with_ids(np.ascontiguousarray(vectors), rows)
             return
-        self._waiting.append(rows, vectors)
-        if len(self._waiting) >= TOGETHER:
+        if self._waiting_count + len(rows) > TOGETHER:
             self._flush()
+        start, self._waiting_count = self._waiting_count, self._waiting_count + len(rows)
+        self._waiting[start : self._waiting_count] = vectors
+        self._waiting_rows[start : self._waiting_count] = rows
 
     def search(self, query: FloatMatrix, k: int) -> IdArray:
         rows: IdArray = self._index.search(query, k)[1][0]
-        if len(self._waiting):
-            rows = np.concatenate([rows, self._waiting.search(query, k)[1][0]])
-        return rows[rows >= 0]
+        rows = rows[rows >= 0]
+        if not self._waiting_count:
+            return rows
+        waiting = self._waiting_rows[: self._waiting_count]
+        if len(waiting) > k:
+            waiting = waiting[np.argpartition(self._waiting[: self._waiting_count] @ query[0], -k)[-k:]]
+        return np.concatenate([rows, waiting])
 
     def dump(self) -> bytes:
         self._flush()
         return bytes(self._faiss.serialize_index(self._index).data)
 
     def _flush(self) -> None:
-        places = np.arange(len(self._waiting), dtype=np.int64)
-        if len(places):
-            self._index.add_with_ids(decoded(self._waiting.halves(places)), self._waiting.ids_of(places))
-            self._waiting = FlatRows(self._faiss, self._index.d)
+        if self._waiting_count:
+            self._index.add_with_ids(
+                self._waiting[: self._waiting_count], self._waiting_rows[: self._waiting_count]
+            )
+            self._waiting_count = 0
 
 
 class GpuCodes:

@@ -12,7 +12,10 @@ STEP = 16_384
 """Rows the array grows by: 12 MB at 384 dimensions. `realloc` moves pages, not bytes, so a step costs 3 ms
 however large the array is, and what is not yet used stays small."""
 SCAN = 4_096
-"""Rows decoded at once by `search`."""
+"""Rows measured at once by `search`."""
+DECODED_AT_ONCE = 128
+KEPT_BITS = np.int32(0x8FFFE000 - 2**32)
+"""All but those that the sign has been copied to."""
 
 
 class SlabRows:
@@ -21,7 +24,7 @@ class SlabRows:
 
     def __init__(self, dimension: int) -> None:
         self._vectors: HalfMatrix = np.empty((0, dimension), dtype=np.float16)
-        self._ids: IdArray = np.empty(0, dtype=np.int64)
+        self._ids: IdArray = np.full(1, -1, dtype=np.int64)
         self._holes: list[int] = []
         self.end = 0
 
@@ -34,8 +37,7 @@ class SlabRows:
         filled = [self._holes.pop() for _ in range(count)]
         end = self.end + len(ids) - count
         rows = np.array(filled + list(range(self.end, end)), dtype=np.int64)
-        if end > len(self._ids):
-            self._resize(max(end, len(self._ids) + STEP))
+        self._reserve(end)
         self.end = end
         self._vectors[rows] = vectors
         self._ids[rows] = ids
@@ -59,9 +61,7 @@ class SlabRows:
         follow before any other use."""
         end = int(rows.max(initial=-1)) + 1
         if end > self.end:
-            if end > len(self._ids):
-                self._resize(end + STEP)
-            self._ids[self.end : end] = -1
+            self._reserve(end)
             self.end = end
         self._ids[rows] = ids
         self._vectors[rows[ids >= 0]] = vectors
@@ -82,6 +82,7 @@ class SlabRows:
                 row = self._holes[len(moved)]
                 self._vectors[row] = self._vectors[last]
                 self._ids[row] = self._ids[last]
+                self._ids[last] = -1
                 moved.append(row)
             else:
                 break
@@ -93,7 +94,7 @@ class SlabRows:
 
     def ids_of(self, rows: IdArray) -> IdArray:
         """int64 (N,); -1 for a row that is not taken."""
-        return np.where(rows < self.end, self._ids[np.minimum(rows, len(self._ids) - 1)], -1)
+        return self._ids.take(rows, mode="clip")  # past the end there is at least one, and all are -1
 
     def halves(self, rows: IdArray) -> HalfMatrix:
         """A copy of the vectors as they are stored."""
@@ -116,20 +117,24 @@ class SlabRows:
         rows = rows[np.argsort(-cosines[rows], kind="stable")]
         return cosines[rows], self._ids[rows]
 
+    def _reserve(self, end: int) -> None:
+        if end >= len(self._ids):
+            self._resize(end + STEP)
+
     def _resize(self, rows: int) -> None:
         # in place, which numpy.resize is not; no view of either array outlives the lock it was made under
         self._vectors.resize((rows, self._vectors.shape[1]), refcheck=False)
         self._ids.resize(rows, refcheck=False)
+        self._ids[self.end :] = -1
 
 
 def decoded(halves: HalfMatrix) -> FloatMatrix:
-    """float16 to float32, exactly, for finite values: five times as fast as `astype`. The bits of exponent
-    and fraction are moved to where float32 has them; the exponents' bias differs by 112."""
-    bits = halves.view(np.uint16).astype(np.uint32)
-    sign = (bits & 0x8000) << 16
-    bits &= 0x7FFF
-    bits <<= 13
-    bits |= sign
-    single: FloatMatrix = bits.view(np.float32)
-    single *= np.float32(2.0**112)
+    """float16 to float32, exactly, for finite values: five times as fast as `astype`. Sign, exponent and
+    fraction are moved to where float32 has them; the exponents' bias differs by 112."""
+    single = np.empty(halves.shape, dtype=np.float32)
+    for start in range(0, len(halves), DECODED_AT_ONCE):  # what lies between stays in the processor's cache
+        bits = halves[start : start + DECODED_AT_ONCE].view(np.int16).astype(np.int32)
+        bits <<= 13
+        bits &= KEPT_BITS
+        np.multiply(bits.view(np.float32), np.float32(2.0**112), out=single[start : start + DECODED_AT_ONCE])
     return single
