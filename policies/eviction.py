@@ -25,7 +25,7 @@ class EntryWorth(msgspec.Struct, frozen=True, kw_only=True):
 
 class EvictionPolicy(Protocol):
     """Gives entries a priority; who has the lowest leaves first, the older of two alike. The store keeps
-    `clock`, the highest priority that has left so far: what is stored or served later stands above it, so
+    `clock`, the highest priority that was evicted so far: what is stored or served later stands above it, so
     an entry that was once worth much leaves in the end if nobody asks for it."""
 
     def density(self, worth: EntryWorth) -> float:
