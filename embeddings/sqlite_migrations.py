@@ -116,9 +116,7 @@ def _from_version_1(connection: sqlite3.Connection, capacity: Capacity) -> None:
     )
     connection.execute(_FROM_VERSION_1, {"overhead": ENTRY_OVERHEAD_BYTES + len("[]")})
     rows = connection.execute("SELECT id, tenant, api, model, answered_by FROM entries")
-    connection.executemany(
-        ADD_LABEL, ((label, row[0]) for row in rows for label in labels(*row[1:], tags=()))
-    )
+    connection.executemany(ADD_LABEL, ((label, row[0]) for row in rows for label in labels(*row[1:], ())))
     # ids are never used again, not even those of entries that left before
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'entries'")
     connection.execute("UPDATE sqlite_sequence SET name = 'entries' WHERE name = 'entries_1'")
@@ -127,9 +125,9 @@ def _from_version_1(connection: sqlite3.Connection, capacity: Capacity) -> None:
 
 
 def _api_of(body: bytes) -> Api:
-    """The API whose form the answer has."""
+    """The API whose form the answer has. Of one that is damaged any: whoever reads it is told."""
     try:
         answer = orjson.loads(body)
-    except orjson.JSONDecodeError:  # damaged: whoever reads the entry is told
+        return _API_BY_FORM.get(answer.get("object") or answer.get("type"), "chat")
+    except (orjson.JSONDecodeError, AttributeError, TypeError):
         return "chat"
-    return _API_BY_FORM.get(answer.get("object") or answer.get("type"), "chat")

@@ -147,6 +147,8 @@ async def test_entries_of_version_1_are_weighed_as_if_stored_now(tmp_path: Path)
         ({"type": "message"}, "messages"),
         ({"object": "list"}, "embeddings"),
         ({}, "chat"),
+        ({"object": ["list"]}, "chat"),
+        ([], "chat"),
     ],
 )
 async def test_the_api_is_told_from_the_answers_form(tmp_path: Path, body: object, api: str) -> None:
