@@ -43,7 +43,8 @@ def unit_rows(n: int, seed: int, dimension: int = D) -> FloatMatrix:
     rows = np.random.default_rng(seed).standard_normal((n, dimension)).astype(np.float32)
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     # an index may keep float16: so rounded, the order of the nearest is the same for it as for the oracle
-    return unit.astype(np.float16).astype(np.float32)
+    rounded: FloatMatrix = unit.astype(np.float16).astype(np.float32)
+    return rounded
 
 
 def int_ids(*ids: int) -> IdArray:
@@ -238,10 +239,10 @@ def test_a_snapshot_brings_everything_back(kind: str, tmp_path: Path) -> None:
     assert sorted(loaded.ids().tolist()) == sorted(saved.ids().tolist()) == ids.tolist()
     for partition in (A, B):
         assert loaded.partition_size(partition) == saved.partition_size(partition)
-        for one, other in zip(
-            loaded.search(vectors, 50, partition), saved.search(vectors, 50, partition), strict=True
-        ):
-            assert np.allclose(one, other, atol=1e-6)
+        similarity, found = loaded.search(vectors, 50, partition)
+        expected_similarity, expected = saved.search(vectors, 50, partition)
+        assert np.allclose(similarity, expected_similarity, atol=1e-6)
+        assert found.tolist() == expected.tolist()
     assert loaded.remove(ids[:1]) == 1
     loaded.add(ids[:1], vectors[:1], partitions[:1])
     assert loaded.search(vectors[:1], 1, partitions[0])[1].tolist() == [[ids[0]]]

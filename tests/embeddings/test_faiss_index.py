@@ -25,7 +25,7 @@ SMALL = Tiers(
     some_lists_rows=800,
     many_lists=8,
     many_probes=8,
-    candidates=100,
+    candidates=1000,
 )
 """Every tier within a thousand rows, all lists searched and candidates enough to be as good as exact."""
 
