@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from embeddings.protocols import EmbedderError, EncodedText, Entry, SemanticCache, StoreError
 from gateway.degradation import Degradation
-from gateway.routing import asked_text
+from gateway.routing import asked_text, asked_texts
 from gateway.settings import Cache as CacheSettings
 from gateway.trace import Trace
 from gateway.wire.dialect import Dialect
@@ -110,7 +110,8 @@ class CacheLookup:
         """For a request without an exact answer; `key` as `exact_key` gave it. `routed`: a routing policy
         wants to look at the question's embedding."""
         chat = dialect.chat_view(request.body)
-        asked = asked_text(chat.get("messages") or ())
+        messages = chat.get("messages") or ()
+        asked = asked_text(messages)
         if key is None:
             decision = self._generate(request, "bypass", self.why_bypassed(request), max_ttl_s=0.0)
             encoded = await self._encode(asked, trace) if routed else None
@@ -124,7 +125,7 @@ class CacheLookup:
             without_question=dialect.without_question,
         )
         trace.client_refused = trace.client_refused or request.cache.no_cache
-        restriction = self._rules.restriction(request.api, request.body, asked)
+        restriction = self._rules.restriction(request.api, request.body, asked_texts(messages))
         if restriction.reason:
             identity = replace(identity, text=None, unsafe_reason=restriction.reason)
         wanted = routed or (identity.text is not None and self._semantic)

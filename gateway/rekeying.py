@@ -7,7 +7,7 @@ import msgspec
 from embeddings.protocols import Entry
 from gateway.cache_transfer import Incoming, Left, TransferError
 from gateway.errors import RequestError
-from gateway.routing import asked_text
+from gateway.routing import asked_texts
 from gateway.wire.dialect import Dialect, Json
 from gateway.wire.dialects import Dialects
 from policies.identity import exact_key, identify
@@ -46,7 +46,7 @@ class Rekeying:
             return Left(reason=why)
         chat = dialect.chat_view(request.body)
         restriction = self._rules.restriction(
-            request.api, request.body, asked_text(chat.get("messages") or ())
+            request.api, request.body, asked_texts(chat.get("messages") or ())
         )
         expires_at = incoming.expires_at
         if expires_at <= now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -69,14 +69,17 @@ def why_not(model: Model, body: Mapping[str, Any]) -> str:
 def asked_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """What the user asked last: the text of the last user message; system prompts and tool output do not
     count. "" when there is none."""
+    return next(asked_texts(messages), "")
+
+
+def asked_texts(messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The texts of the user's messages, the last one first; "" for one without text."""
     for message in reversed(messages):
         if message.get("role") != "user":
             continue
         content = message.get("content")
-        if isinstance(content, str):
-            return content
         if isinstance(content, list):
             texts = (part.get("text") for part in content if part.get("type") == "text")
-            return "\n".join(text for text in texts if isinstance(text, str))
-        return ""
-    return ""
+            yield "\n".join(text for text in texts if isinstance(text, str))
+        else:
+            yield content if isinstance(content, str) else ""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +11,9 @@ import msgspec
 from policies.personal_data import personal_data_in
 from policies.types import Api, Request
 from policies.volatility import VolatileRules
+
+TURNS = 2
+"""How many turns of the user are looked at for questions about now."""
 
 VolatileAction = Literal["short-ttl", "bypass", "ignore"]
 Share = Literal["tenant", "everyone"]
@@ -52,8 +56,8 @@ class SharingRules:
     def _holds_personal_data(self, body: Mapping[str, Any]) -> bool:
         return self._personal_data != "off" and personal_data_in(body) is not None
 
-    def restriction(self, api: Api, body: Mapping[str, Any], asked: str) -> Restriction:
-        """`asked` is the text of the last turn of the user."""
+    def restriction(self, api: Api, body: Mapping[str, Any], asked: Iterable[str]) -> Restriction:
+        """`asked` are the texts of the user's turns, the last one first."""
         if self._personal_data != "off" and (kind := personal_data_in(body)) is not None:
             max_ttl_s = 0.0 if self._personal_data == "no-store" else None
             return self._volatile(
@@ -61,11 +65,13 @@ class SharingRules:
             )
         return self._volatile(api, asked, UNRESTRICTED)
 
-    def _volatile(self, api: Api, asked: str, otherwise: Restriction) -> Restriction:
+    def _volatile(self, api: Api, asked: Iterable[str], otherwise: Restriction) -> Restriction:
         # The embedding of a question about now is the same tomorrow.
         if self._rules is None or api == "embeddings" or otherwise.max_ttl_s == 0:
             return otherwise
-        rule = self._rules.match(asked)
+        # "And in Paris?" asks about the weather when that was asked before.
+        matches = (self._rules.match(text) for text in islice(asked, TURNS))
+        rule = min(filter(None, matches), key=lambda one: one.ttl_s, default=None)
         if rule is None:
             return otherwise
         max_ttl_s = 0.0 if self._bypass_volatile else rule.ttl_s

@@ -151,6 +151,17 @@ async def test_questions_about_now_may_pass_the_cache_by_or_be_as_others() -> No
         assert await kind(test, "what is the latest news from Paris then?") == "hit-semantic"
 
 
+async def test_a_question_that_goes_on_from_one_about_now_is_one_too() -> None:
+    async with running() as test:
+        clock = FakeClock(test.gateway)
+        turns = [{"role": "user", "content": "what is the weather in Paris?"}]
+        turns += [{"role": "assistant", "content": "fine"}, {"role": "user", "content": "and in Rome?"}]
+        first = await test.ask(messages=turns)
+        assert first.headers["x-lockgate-reason"].startswith("the question asks about ")
+        clock.pass_(3601)
+        assert (await test.ask(messages=turns)).headers["x-lockgate-cache"] == "miss"
+
+
 async def test_the_embedding_of_a_question_about_now_is_the_same_tomorrow() -> None:
     async with running() as test:
         clock = FakeClock(test.gateway)
