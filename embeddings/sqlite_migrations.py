@@ -116,7 +116,14 @@ def _from_version_1(connection: sqlite3.Connection, capacity: Capacity) -> None:
     )
     connection.execute(_FROM_VERSION_1, {"overhead": ENTRY_OVERHEAD_BYTES + len("[]")})
     rows = connection.execute("SELECT id, tenant, api, model, answered_by FROM entries")
-    connection.executemany(ADD_LABEL, ((label, row[0]) for row in rows for label in labels(*row[1:], ())))
+    connection.executemany(
+        ADD_LABEL,
+        (
+            (label, entry_id)
+            for entry_id, tenant, api, model, answered_by in rows
+            for label in labels(tenant, api, model, answered_by, ())
+        ),
+    )
     # ids are never used again, not even those of entries that left before
     connection.execute("DELETE FROM sqlite_sequence WHERE name = 'entries'")
     connection.execute("UPDATE sqlite_sequence SET name = 'entries' WHERE name = 'entries_1'")
