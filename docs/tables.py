@@ -150,6 +150,29 @@ def soak(result: Result) -> str:
     return markdown(["Over ten minutes", "Measured", "Wanted"], rows)
 
 
+def eviction(result: Result) -> str:
+    settings = [row for row in result["settings"] if row["models"] == "two models"]
+    exponents = sorted({row["exponent"] for row in settings})
+    cells = {(row["capacity"], row["exponent"]): row for row in settings}
+    rows = [
+        [
+            f"room for {capacity}",
+            *(
+                f"{cells[capacity, exponent]['saved_to_lru']:.2f} × LRU,"
+                f" {cells[capacity, exponent]['saved_to_fifo']:.2f} × FIFO"
+                for exponent in exponents
+            ),
+        ]
+        for capacity in dict.fromkeys(row["capacity"] for row in settings)
+    ]
+    sentence = (
+        f"Money saved over {result['requests']:,} requests for {result['classes']:,} questions of the QQP stream, drawn"
+        " by a Zipf law that drifts, answered by two models of different price; prices and lengths of answers are"
+        " assumed (benchmarks/eviction.py).\n\n"
+    )
+    return sentence + markdown(["", *(f"exponent {exponent}" for exponent in exponents)], rows)
+
+
 TABLES: dict[str, Callable[[Result], str]] = {
     "cache_quality": cache_quality,
     "routing": routing,
@@ -157,6 +180,7 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "latency": latency,
     "gateway": gateway,
     "soak": soak,
+    "eviction": eviction,
 }
 
 

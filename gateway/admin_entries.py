@@ -35,7 +35,7 @@ from gateway.assembly import Gateway
 from gateway.config_problems import ConfigError
 from gateway.errors import RequestError
 from gateway.lookup import MAX_EMBEDDED_CHARACTERS
-from gateway.served import MAX_REQUESTS, Served
+from gateway.served import KEPT, Served
 from gateway.similarity import min_similarity
 from gateway.wire.validation import field_error
 from policies.identity import request_of
@@ -98,7 +98,7 @@ class AdminEntries:
             if served is None:
                 raise _not_found(
                     f"No entry is known for the request {form.request_id[:200]}: it is not among the latest"
-                    f" {MAX_REQUESTS:,}, or neither came from the cache nor was stored."
+                    f" {KEPT:,}, or neither came from the cache nor was stored."
                 )
         else:
             assert form.entry is not None

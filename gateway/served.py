@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 import msgspec
 
-MAX_REQUESTS = 100_000
+KEPT = 25_000
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -17,20 +15,18 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ServedAnswers:
-    """By request id, of the latest requests. Of two that came under the same id the later counts."""
+    """By request id, of the latest `kept` requests at least, and twice as many at most. Of two that came under
+    the same id the later counts."""
 
-    def __init__(self, max_requests: int = MAX_REQUESTS) -> None:
-        self._max_requests = max_requests
-        self._served: OrderedDict[str, Served] = OrderedDict()  # oldest first
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._young: dict[str, Served] = {}
+        self._old: dict[str, Served] = {}
 
     def note(self, request_id: str, entry_id: int, *, by_similarity: bool) -> None:
-        self._served.pop(request_id, None)
-        self._served[request_id] = Served(entry_id=entry_id, by_similarity=by_similarity)
-        if len(self._served) > self._max_requests:
-            self._served.popitem(last=False)
+        if len(self._young) == self._kept:
+            self._old, self._young = self._young, {}
+        self._young[request_id] = Served(entry_id=entry_id, by_similarity=by_similarity)
 
     def find(self, request_id: str) -> Served | None:
-        return self._served.get(request_id)
-
-    def __len__(self) -> int:
-        return len(self._served)
+        return self._young.get(request_id) or self._old.get(request_id)

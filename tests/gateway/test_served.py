@@ -7,14 +7,13 @@ from tests.gateways import running
 
 
 def test_the_latest_requests_are_kept_and_of_the_same_id_the_later() -> None:
-    served = ServedAnswers(max_requests=2)
-    served.note("a", 1, by_similarity=False)
-    served.note("b", 2, by_similarity=False)
-    served.note("a", 3, by_similarity=True)
-    served.note("c", 4, by_similarity=False)
-    assert served.find("a") == Served(entry_id=3, by_similarity=True)
+    served = ServedAnswers(kept=2)
+    for entry_id, request_id in enumerate("abacade"):
+        served.note(request_id, entry_id, by_similarity=request_id == "a")
+    assert served.find("a") == Served(entry_id=4, by_similarity=True)
+    assert served.find("e") == Served(entry_id=6, by_similarity=False)
+    assert served.find("d") == Served(entry_id=5, by_similarity=False)
     assert served.find("b") is None
-    assert len(served) == 2
 
 
 async def test_hits_and_stored_answers_are_noted_with_how_they_were_found() -> None:
