@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import orjson
 
 from embeddings.protocols import Entry, EntryFilter, FloatMatrix, FloatVector, StoreError
@@ -151,15 +153,25 @@ def to_tags(stored: str) -> tuple[str, ...]:
 
 def to_vectors(blobs: list[bytes]) -> FloatMatrix:
     """float32 (N, D) of unit norm from the stored float16. Raises StoreError when they are damaged."""
-    if len({len(blob) for blob in blobs}) != 1 or len(blobs[0]) % 2:
-        raise StoreError("the stored vectors of one space differ in length: remove the cache file")
-    halves = np.frombuffer(b"".join(blobs), dtype="<f2").reshape(len(blobs), -1)
-    vectors = halves.astype(np.float32)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not (np.abs(norms - 1) <= STORED_NORM_TOLERANCE).all():
+    vectors, sound = sound_vectors(blobs)
+    if not sound.all():
         raise StoreError("a stored vector is damaged: remove the cache file")
-    vectors /= norms
     return vectors
+
+
+def sound_vectors(blobs: list[bytes]) -> tuple[FloatMatrix, npt.NDArray[np.bool_]]:
+    """As `to_vectors` of those that are not damaged; and bool (N,), which they are. All are of one space, so
+    one of another length than most is damaged."""
+    lengths = Counter(map(len, blobs))
+    usual = max(lengths, key=lambda length: (length % 2 == 0, lengths[length]))
+    sound = np.array([len(blob) == usual and usual % 2 == 0 for blob in blobs], dtype=np.bool_)
+    whole = [blob for blob, good in zip(blobs, sound, strict=True) if good]
+    vectors = np.frombuffer(b"".join(whole), dtype="<f2").reshape(len(whole), usual // 2).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        of_unit_norm = (np.abs(norms - 1) <= STORED_NORM_TOLERANCE)[:, 0]  # so written that NaN is not
+    sound[sound] = of_unit_norm
+    return vectors[of_unit_norm] / norms[of_unit_norm], sound
 
 
 def _to_vector(blob: bytes) -> FloatVector:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import orjson
 
+from embeddings.entry_record import CLOCK_TOLERANCE_S
 from embeddings.protocols import Entry
 
 ENTRY_OVERHEAD_BYTES = 512
@@ -35,7 +36,7 @@ class HotEntries:
         held = self._entries.get(entry_id)
         if held is None:
             return None
-        if held[0].expires_at <= now:
+        if held[0].expires_at <= now or held[0].answer.created_at > now + CLOCK_TOLERANCE_S:
             self._forget(entry_id)
             return None
         self._entries.move_to_end(entry_id)

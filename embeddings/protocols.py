@@ -223,7 +223,7 @@ class AnswerStore(Protocol):
         ...
 
     async def remove(self, ids: Sequence[int]) -> IdArray:
-        """Returns the ids that were there."""
+        """Returns the ids that were there. Of many, some may be gone when it fails; so with `expire`."""
         ...
 
     async def expire(self, now: float) -> IdArray:

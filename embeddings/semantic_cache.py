@@ -148,7 +148,11 @@ class LocalSemanticCache:
         return await self._finish(self._judge(entry_id, right=right, by_similarity=by_similarity))
 
     async def remove(self, ids: Sequence[int]) -> int:
-        return await self._finish(self._forget(self._store.remove(ids)))
+        try:
+            return await self._finish(self._forget(self._store.remove(ids)))
+        except StoreError:
+            self._hot.drop(ids)  # some may be gone all the same
+            raise
 
     async def sweep(self, now: float) -> int:
         return await self._finish(self._forget(self._store.expire(now)))

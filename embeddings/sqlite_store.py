@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ import numpy as np
 import orjson
 
 from embeddings.capacity import EVICTION, MAX_BYTES, Capacity
-from embeddings.entry_record import INT64_MAX, EntryRecord, to_entry, to_record, to_vectors
+from embeddings.entry_record import INT64_MAX, EntryRecord, sound_vectors, to_entry, to_record
 from embeddings.protocols import Entry, EntryFilter, EntryUse, FloatMatrix, IdArray, StoreError, StoreSize
 from embeddings.sqlite_filters import SERVED, register, selection
 from embeddings.sqlite_migrations import COLUMNS
 from embeddings.sqlite_schema import FileLock, connect, prepare, unusable
 from embeddings.sqlite_writer import SqliteWriter
 from policies.eviction import EvictionPolicy
+
+logger = logging.getLogger(__name__)
 
 VECTOR_BATCH = 4096
 REMOVE_BATCH = 1024  # takes some 100 ms, which a put may have to wait
@@ -158,7 +162,12 @@ class SqliteStore:
             parameters = {"space": space, "now": now, "ids": batch}
             rows = await asyncio.to_thread(self._read_apart, _VECTORS, parameters)
             if rows:
-                yield _ids(rows), to_vectors([row[2] for row in rows]), [row[1] for row in rows]
+                vectors, sound = sound_vectors([row[2] for row in rows])
+                if not sound.all():
+                    logger.warning("%s: %d vectors are damaged and left out", self._path, int((~sound).sum()))
+                    rows = list(compress(rows, sound))
+                if rows:
+                    yield _ids(rows), vectors, [row[1] for row in rows]
 
     async def size(self) -> StoreSize:
         if self._reader is None:

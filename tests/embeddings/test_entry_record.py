@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from embeddings.entry_record import to_entry, to_record, to_vectors
+from embeddings.entry_record import sound_vectors, to_entry, to_record, to_vectors
 from embeddings.protocols import StoreError
 from tests.entries import make_entry, unit_vector
 
@@ -72,8 +72,19 @@ def test_damaged_vectors_are_store_errors(blob: bytes) -> None:
 def test_vectors_of_two_lengths_are_a_store_error() -> None:
     good = to_record(make_entry("q")).vector
     assert good is not None
-    with pytest.raises(StoreError, match="length"):
+    with pytest.raises(StoreError, match="damaged"):
         to_vectors([good, good[:-2]])
+
+
+def test_damaged_vectors_are_told_from_sound_ones() -> None:
+    goods = [to_record(make_entry(name)).vector for name in "abc"]
+    sound_blobs = [blob for blob in goods if blob is not None]
+    bad = [b"\x00" * 32, b"\xff" * 32, sound_blobs[0][:-2], b"\x01"]
+    vectors, sound = sound_vectors([bad[0], sound_blobs[0], *bad[1:3], *sound_blobs[1:], bad[3]])
+    assert sound.tolist() == [False, True, False, False, True, True, False]
+    assert np.array_equal(vectors, to_vectors(sound_blobs))
+    nothing, none_sound = sound_vectors(bad[:2])
+    assert (len(nothing), none_sound.tolist()) == (0, [False, False])
 
 
 def test_damaged_body_is_a_store_error() -> None:

@@ -237,3 +237,19 @@ async def test_notes_that_cannot_be_written_do_not_keep_from_reading(tmp_path: P
     blocker.execute("ROLLBACK")
     blocker.close()
     await store.aclose()
+
+
+async def test_one_damaged_vector_does_not_keep_the_others_from_the_index(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore.open(tmp_path / "cache.db", 100)
+    ids = [(await store.put(make_entry(name)))[0] for name in "abc"]
+    await store.aclose()
+    with sqlite3.connect(tmp_path / "cache.db") as connection:
+        connection.execute("UPDATE entries SET vector = zeroblob(32) WHERE id = ?", (ids[1],))
+    connection.close()
+    store = SqliteStore.open(tmp_path / "cache.db", 100)
+    found = [i async for batch, _, _ in store.vectors(SPACE, 1001.0) for i in batch.tolist()]
+    assert found == [ids[0], ids[2]]
+    assert "1 vectors are damaged" in caplog.text
+    await store.aclose()
