@@ -160,7 +160,8 @@ class FaissIndex:
         home = self._open(saved.key)
         home.restore(saved.rows, None if self._on_gpu else saved.codes)
         ids, rows = home.located()
-        self._leave(ids)
+        slots, _ = self._table.find_all(ids)
+        self._leave(ids[slots >= 0])
         self._table.set_all(ids, home.slot, rows)
         if len(home):
             self._partitions[saved.key] = home
