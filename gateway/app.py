@@ -140,7 +140,9 @@ class Endpoints:
         gateway, metrics = self._gateway, self._gateway.metrics
         await gateway.health.backends()
         await gateway.health.note_loads()
-        metrics.entries.set(await gateway.entries())
+        size = await gateway.cache_size()
+        metrics.entries.set(size.entries)
+        metrics.cache_bytes.set(size.stored_bytes)
         metrics.flights.set(len(gateway.pipeline.generation.flights))
         metrics.tasks.set(len(asyncio.all_tasks()))
         return Response(metrics.render(), media_type=CONTENT_TYPE)
@@ -151,7 +153,7 @@ class Endpoints:
             return Response(page, media_type=kind)
         body = figures(
             self._gateway.metrics,
-            entries=await self._gateway.entries(),
+            size=await self._gateway.cache_size(),
             degraded=self._gateway.degradation.current(),
             uptime_s=time.time() - self._started,
         )

@@ -11,7 +11,7 @@ from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
-from embeddings.protocols import AnswerStore, Embedder, SemanticCache, VectorIndex
+from embeddings.protocols import AnswerStore, Embedder, SemanticCache, StoreSize, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway import parts
 from gateway.announcements import Announce, index_progress, route_lines
@@ -39,6 +39,9 @@ from gateway.served import ServedAnswers
 from gateway.settings import BatchedBackendSettings, Settings
 
 
+NOTHING_STORED = StoreSize(entries=0, stored_bytes=0)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
     """A gateway that has started. `aclose` ends all it owns."""
@@ -56,8 +59,8 @@ class Gateway:
     clock: Callable[[], float]
     close: Callable[[], Awaitable[None]]
 
-    async def entries(self) -> int:
-        return 0 if self.cache is None else (await self.cache.size()).entries
+    async def cache_size(self) -> StoreSize:
+        return NOTHING_STORED if self.cache is None else await self.cache.size()
 
     async def aclose(self) -> None:
         await self.close()

@@ -58,6 +58,9 @@ class Metrics:
         self.saved_usd.inc((), 0.0)
         self.saved_tokens.inc((), 0.0)
         self.entries = Gauge("lockgate_cache_entries", "Entries in the answer store", registry=registry)
+        self.cache_bytes = Gauge(
+            "lockgate_cache_bytes", "Bytes that the entries take in the answer store", registry=registry
+        )
         self.shadow_hits = Counter(
             "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
         )

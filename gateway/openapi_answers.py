@@ -241,6 +241,7 @@ class Stats(Struct):
     by_route: dict[str, int]
     hit_ratio: float
     entries: int
+    cache_bytes: int
     tokens: dict[str, dict[str, int]]
     saved_tokens: int
     cost_usd: float

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import orjson
 
+from embeddings.protocols import StoreSize
 from gateway.errors import RequestError
 from gateway.ledger import Ledger
 from gateway.ledger_rows import HITS, MICRO, Dimension, LedgerRow
@@ -24,7 +25,9 @@ FORMATS = ("json", "csv")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def figures(metrics: Metrics, *, entries: int, degraded: dict[str, str], uptime_s: float) -> dict[str, Any]:
+def figures(
+    metrics: Metrics, *, size: StoreSize, degraded: dict[str, str], uptime_s: float
+) -> dict[str, Any]:
     """Counts since the start. `hit_ratio` is hits over the requests that a cache could have answered."""
     by_cache: dict[str, float] = defaultdict(float)
     by_route: dict[str, float] = defaultdict(float)
@@ -47,7 +50,8 @@ def figures(metrics: Metrics, *, entries: int, degraded: dict[str, str], uptime_
         "by_cache": _whole(by_cache),
         "by_route": _whole(by_route),
         "hit_ratio": round(sum(by_cache[kind] for kind in HITS) / cacheable, 4) if cacheable else 0.0,
-        "entries": entries,
+        "entries": size.entries,
+        "cache_bytes": size.stored_bytes,
         "tokens": dict(tokens),
         "saved_tokens": int(_total(metrics.saved_tokens)),
         "cost_usd": round(_total(metrics.cost_usd), 6),

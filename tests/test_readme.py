@@ -58,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.mark.model
 def test_the_curl_line_and_the_client_lines_work_as_printed(server: Server, tmp_path: Path) -> None:
-    (curl,) = [block for block in blocks("console") if "curl" in block]
+    curl, admin = [block for block in blocks("console") if "curl" in block]
     curl = curl.replace("http://127.0.0.1:8080", server.url)
     for expected in ("miss", "hit-exact"):
         done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
@@ -67,6 +67,11 @@ def test_the_curl_line_and_the_client_lines_work_as_printed(server: Server, tmp_
     reworded = curl.replace("What is the capital of France?", "What\\u0027s the capital city of France?")
     done = subprocess.run(["bash", "-c", reworded], capture_output=True, text=True, check=True)
     assert "x-lockgate-cache: hit-semantic" in done.stdout
+
+    admin = admin.replace("http://127.0.0.1:8080", server.url)
+    done = subprocess.run(["bash", "-c", admin], capture_output=True, text=True, check=True)
+    for answered in ('{"entries":[', '"dry_run":true', "No entry is known for the request req_"):
+        assert answered in done.stdout
 
     (script,) = blocks("python")
     done = subprocess.run(
