@@ -84,3 +84,9 @@ def indexed(test: Running) -> int:
     assert isinstance(cache, LocalSemanticCache)
     assert cache._index is not None
     return len(cache._index._index)
+
+
+async def kept(test: Running) -> int:
+    """How many entries the store has."""
+    assert test.gateway.cache is not None
+    return (await test.gateway.cache.size()).entries

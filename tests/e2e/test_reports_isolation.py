@@ -15,7 +15,16 @@ import httpx
 import pytest
 
 from policies.types import Api
-from tests.cache_cases import EACH_STORE, PATHS, alike, give_vectors, kept_in, question, vector_at
+from tests.cache_cases import (
+    EACH_STORE,
+    PATHS,
+    alike,
+    give_vectors,
+    kept_in,
+    question,
+    serving_from,
+    vector_at,
+)
 from tests.gateway.admin_cases import administered, cache_of, ids_of, invalidated, judged, listed
 from tests.gateways import Running, running, told, until
 
@@ -142,6 +151,25 @@ async def test_rag_answers_are_not_shared(where: str) -> None:
         assert await ask("Jones", "when is the end of it?") == "miss"
         assert await ask("Jones", "when does it end?") == "hit-semantic"
         assert ["Smith" in str(call.body["messages"]) for call in test.backend.calls] == [True, False]
+
+
+PROMPT = (
+    "Answer from this context only. Context: The employment contract of Keller is governed by the law of the"
+    " country of work. The notice period is described in the handbook, and holidays are granted as usual. The"
+    " employee receives the equipment that the job needs, keeps it in good order, and returns it on leaving."
+    " Expenses are refunded on proof. Side jobs need consent. The salary is {}. Changes need the written"
+    " form. Question: what is the salary?"
+)
+
+
+@pytest.mark.xfail(strict=True, reason="of a long text, similarity tells only what it is about")
+async def test_rag_answers_are_not_shared_where_the_documents_are_in_the_question() -> None:
+    """The cosine of these two is .991 by the default embedder (multilingual-e5-small, int8), whose "auto"
+    serves from .975 on; by all-MiniLM-L6-v2 .989 and .96."""
+    async with running(cache=serving_from(0.975)) as test:
+        give_vectors(test, lambda text: vector_at(0.991 if "monthly" in text else 1.0))
+        for paid in ("paid weekly", "paid monthly"):
+            assert cache_of(await test.ask(PROMPT.format(paid))) == "miss"
 
 
 async def test_rag_answers_from_what_a_tool_found_are_not_shared() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backends.errors import UpstreamRejected
-from tests.cache_cases import EACH_STORE, indexed, kept_in
+from tests.cache_cases import EACH_STORE, indexed, kept, kept_in
 from tests.gateway.admin_cases import administered, cache_of, invalidated, judged, listed
 from tests.gateway.test_kept_answers import FakeClock
 from tests.gateways import Running, events, running, told
@@ -33,7 +33,7 @@ async def test_4xx_and_5xx_are_not_replayed_as_200(status: int, stream: bool) ->
         body = b'{"error": {"message": "no", "type": "t", "param": null, "code": null}}'
         test.backend.error = UpstreamRejected("no", status=status, body=body, headers={})
         assert (await test.ask(SKY, stream=stream)).status_code == status
-        assert await test.gateway.entries() == 0
+        assert await kept(test) == 0
         test.backend.error = None
         for text in (SKY_REWORDED, SKY):
             assert (await test.ask(text, headers=ONLY_IF_CACHED)).status_code == 504
@@ -43,7 +43,7 @@ async def test_an_error_in_a_200_is_not_replayed() -> None:
     async with running() as test:
         test.backend.rewrite = lambda body: {"error": {"message": "overloaded", "code": 529}}
         await test.ask(SKY)
-        assert await test.gateway.entries() == 0
+        assert await kept(test) == 0
 
 
 EMPTY: dict[str, Any] = {
@@ -66,7 +66,7 @@ async def test_an_empty_placeholder_does_not_shadow_good_entries(
             fresh = await test.ask(text, headers={"cache-control": "no-cache"})
             assert fresh.status_code == 200
         assert [await served(test, text) for text in (SKY, SKY_REWORDED)] == [told(good)] * 2
-        assert await test.gateway.entries() == 1
+        assert await kept(test) == 1
 
 
 @pytest.fixture(params=["Pacific/Kiritimati", "Pacific/Pago_Pago"])
