@@ -6,9 +6,9 @@ One process, one thread a search, one query at a time; the indexes take turns qu
 machine hurts all alike and the ratios mean more than the times. The vectors are of real texts
 (`index_data.py` says how they become a million); each size is reached by adding to the one before. Recall@1
 is the share of queries whose first result is as close as the nearest of all, which float32 products over
-the whole base give. Memory is what the process has more of its own (RssAnon). hnswlib (M 16,
-ef_construction 200, ef 64) has an environment of its own and is left out beyond 100,000, where building
-takes too long; `absent` says when it could not be had.
+the whole base give. Memory is what the process has more of its own (RssAnon); where it takes again what it
+had given back, that is not seen. hnswlib (M 16, ef_construction 200, ef 64) has an environment of its own
+and is left out beyond 100,000, where building takes too long; `absent` says when it could not be had.
 
 --json prints one object: `sizes`, for each size `rows`; `add_us` (a vector, in batches of 1,000), `build_s`
 (from the first of them to an index in its final form), `memory_mb` (of all rows so far), `lone_add_us` and
