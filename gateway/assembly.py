@@ -38,7 +38,6 @@ from gateway.request_log import NoRequestLog, RequestLog
 from gateway.served import ServedAnswers
 from gateway.settings import BatchedBackendSettings, Settings
 
-
 NOTHING_STORED = StoreSize(entries=0, stored_bytes=0)
 
 

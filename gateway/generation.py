@@ -89,7 +89,7 @@ class Generation:
         if identity is None or decision.ttl_s == 0 or decision.cache != "miss":
             return Solo(source)
         flight = Flight(source)
-        self.flights.register(identity.exact_key, flight, question_of(lookup))
+        self.flights.register((*identity.owner, identity.exact_key), flight, question_of(lookup))
         return flight
 
     async def store(

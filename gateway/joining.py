@@ -29,7 +29,9 @@ def question_of(lookup: Lookup) -> Question | None:
     identity = lookup.identity
     if identity is None or identity.text is None or lookup.vector is None:
         return None
-    return Question(partition=identity.partition, text=identity.text, vector=lookup.vector.vector)
+    return Question(
+        partition=(*identity.owner, identity.partition), text=identity.text, vector=lookup.vector.vector
+    )
 
 
 def join(flights: SingleFlight, request: Request, lookup: Lookup, judge: Judge, now: float) -> Joined | None:
@@ -38,7 +40,7 @@ def join(flights: SingleFlight, request: Request, lookup: Lookup, judge: Judge, 
     identity = lookup.identity
     if identity is None or request.cache.no_cache or request.cache.no_store:
         return None
-    equal = flights.find(identity.exact_key)
+    equal = flights.find((*identity.owner, identity.exact_key))
     if equal is not None:
         return Joined(flight=equal, reason="the same request is being answered now")
     question = question_of(lookup)

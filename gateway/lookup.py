@@ -146,7 +146,9 @@ class CacheLookup:
             kind: Literal["miss", "bypass"] = "miss"
             if request.cache.no_cache or restriction.max_ttl_s == 0:
                 kind = "bypass"
-            decision = self._generate(request, kind, verdict.reason, max_ttl_s=restriction.max_ttl_s)
+            lost = verdict.candidate is not None and trace.shadow_entry_id is None
+            reason = "the entry that was found has gone" if lost else verdict.reason
+            decision = self._generate(request, kind, reason, max_ttl_s=restriction.max_ttl_s)
         return Lookup(
             decision=decision, query=query, chat=chat, entry=entry, identity=identity, vector=comparable
         )
@@ -283,7 +285,7 @@ class CacheLookup:
         """Its keys have settled already whose an entry is; a store that mixes them up is found out here."""
         if entry is None or not entry.request:  # who asked what is not known of entries of the first version
             return entry
-        tenant = entry.tenant == request.tenant or self._settings.share == "everyone"
+        tenant = self._rules.tenant(request) in ("", entry.tenant)
         if tenant and entry.api == request.api and entry.model == request.model:
             return entry
         self._degradation.note("store", f"entry {entry.id} is another tenant's, API's or model's")

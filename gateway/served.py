@@ -15,8 +15,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ServedAnswers:
-    """By request id, of the latest `kept` requests at least, and twice as many at most. Of two that came under
-    the same id the later counts."""
+    """By request id, of the latest `kept` requests at least, and twice as many at most. Of two that came
+    under the same id the later counts."""
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept

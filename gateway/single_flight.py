@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What a flight answers, as similarity sees it. `vector` is float32 (D,) of unit norm."""
 
-    partition: bytes
+    partition: Hashable
     text: str
     vector: Any
 
@@ -200,14 +200,14 @@ class SingleFlight:
     """The flights in the air, by exact key, and by the partition of their question."""
 
     def __init__(self) -> None:
-        self._flights: dict[bytes, Flight] = {}
-        self._by_partition: dict[bytes, dict[Flight, Question]] = {}
+        self._flights: dict[Hashable, Flight] = {}
+        self._by_partition: dict[Hashable, dict[Flight, Question]] = {}
 
-    def find(self, key: bytes) -> Flight | None:
+    def find(self, key: Hashable) -> Flight | None:
         flight = self._flights.get(key)
         return flight if flight is not None and flight.joinable else None
 
-    def near(self, partition: bytes, vector: Any) -> list[tuple[Flight, Question, float]]:
+    def near(self, partition: Hashable, vector: Any) -> list[tuple[Flight, Question, float]]:
         """The flights of this partition whose question can be compared, the most similar first, each with its
         cosine to `vector`, float32 (D,) of unit norm."""
         found = [
@@ -217,7 +217,7 @@ class SingleFlight:
         ]
         return sorted(found, key=lambda one: -one[2])
 
-    def register(self, key: bytes, flight: Flight, question: Question | None = None) -> None:
+    def register(self, key: Hashable, flight: Flight, question: Question | None = None) -> None:
         """From now on `find(key)` gives this flight, and `near` does if there is a question, until it has
         finished."""
         self._flights[key] = flight

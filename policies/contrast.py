@@ -1,4 +1,5 @@
-"""What two near questions differ in though an embedding hardly sees it: numbers, negation, opposites, order.
+"""What two near questions differ in though an embedding hardly sees it: numbers, negation, opposites, order,
+and any fact of a long text.
 
 A contrast means that one answer does not serve both. None is no proof that it does.
 """
@@ -6,10 +7,12 @@ A contrast means that one answer does not serve both. None is no proof that it d
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from policies import opposites
+from policies import function_words, opposites
+from policies.types import Candidate
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[가-힣]+|\d+(?:[.,]\d+)*")
 _SUFFIX = re.compile(r"(?:ing|ed|es|s|e|d)$")
@@ -17,6 +20,14 @@ _NEGATION = re.compile(
     r"\b(?:not|no|never|none|nor|neither|without|cannot|nothing|nobody|unable|except|exclud\w+)\b|n't\b"
     r"|(?:^|\s)(?:안|못)(?=\s)|않|없|아니|아닌|지\s?마|말고|제외",
 )
+LONG_WORDS = 40
+LONG_CHARACTERS = 300
+"""Of a text beyond either, a vector tells what it is about, hardly what it says: two prompts of 110 tokens
+that differ in "weekly" and "monthly" have a cosine of .991."""
+SAME_VECTOR = 0.9995
+"""The cosine from which two vectors are one: stored ones are rounded to float16, which moves it by 1e-4."""
+_BLANK_OR_PUNCTUATION = re.compile(r"[\s!-/:-@\[-`{-~]")
+_ANY_WORD = re.compile(r"\w+(?:'\w+)?")
 _WORD_NUMBERS = {
     word: str(value)
     for value, word in enumerate(
@@ -48,7 +59,22 @@ def contrast(asked: str, cached: str) -> str:
         or _negation(a, b)
         or _opposites(words_a, words_b)
         or _order(words_a, words_b)
+        or _long(a, b)
     )
+
+
+def indistinct(asked: str, candidate: Candidate) -> str:
+    """Why equal vectors mean nothing here: "" unless the texts differ in more than case, blanks and
+    punctuation. An embedder that is broken gives one vector for everything, and a sound one the same for all
+    characters that its tokenizer does not know."""
+    if candidate.similarity < SAME_VECTOR or _skeleton(asked) == _skeleton(candidate.text):
+        return ""
+    return "the embedder does not tell these texts apart"
+
+
+def _skeleton(text: str) -> str:
+    kept = (c for c in unicodedata.normalize("NFKC", text).casefold() if not _BLANK_OR_PUNCTUATION.match(c))
+    return "".join(kept)
 
 
 def _numbers(a: Sequence[str], b: Sequence[str]) -> str:
@@ -90,3 +116,15 @@ def _begins(words: Iterable[str], stem: str) -> bool:
 
 def _order(a: Sequence[str], b: Sequence[str]) -> str:
     return "the same words in another order" if a != b and sorted(a) == sorted(b) else ""
+
+
+def _long(a: str, b: str) -> str:
+    words_a, words_b = Counter(_ANY_WORD.findall(a)), Counter(_ANY_WORD.findall(b))
+    long = max(len(a), len(b)) > LONG_CHARACTERS or max(words_a.total(), words_b.total()) > LONG_WORDS
+    if not long or all(map(_is_function_word, (words_a - words_b) + (words_b - words_a))):
+        return ""
+    return "they are long and differ in more than function words"
+
+
+def _is_function_word(word: str) -> bool:
+    return word in function_words.ENGLISH or word in function_words.KOREAN

@@ -73,6 +73,7 @@ def identify(
         text=text,
         unsafe_reason=unsafe_reason,
         request=canonical(request, tenant),
+        owner=(tenant, request.api, request.model),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from policies.contrast import contrast
+from policies.contrast import contrast, indistinct
 from policies.types import Candidate, Identity, Verdict
 
 
@@ -29,7 +29,9 @@ class StaticPolicy:
             if candidate.similarity < self.min_similarity:
                 refused = refused or f"{compared} is below {self.min_similarity:.3f}"
                 break
-            difference = contrast(identity.text or "", candidate.text)
+            difference = indistinct(identity.text or "", candidate) or contrast(
+                identity.text or "", candidate.text
+            )
             if not difference:
                 return Verdict(candidate=candidate, reason=f"{compared} reaches {self.min_similarity:.3f}")
             refused = refused or f"{compared}, but {difference}"

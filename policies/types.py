@@ -61,7 +61,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     `exact_key` (32 bytes) covers the whole canonical request. `partition` (16 bytes) covers all that
     must be equal before similarity counts. `text` is what is embedded; None when the request is not
     safe to answer by similarity, and then `unsafe_reason` says why. `request` is the canonical request,
-    what `exact_key` is the hash of.
+    what `exact_key` is the hash of. `owner` is whom the answer is shared with ("": everyone), the API and the
+    model asked for: openly, so that no chance equality of hashes can hide a difference.
     """
 
     exact_key: bytes
@@ -69,6 +70,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None
     unsafe_reason: str = ""
     request: bytes = b""
+    owner: tuple[str, str, str] = ("", "", "")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

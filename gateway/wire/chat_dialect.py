@@ -8,7 +8,7 @@ from typing import Any
 from gateway.ids import random_hex
 from gateway.wire import chat, chat_stream
 from gateway.wire.dialect import Asked, Json
-from gateway.wire.openai_wire import OpenAIWire
+from gateway.wire.openai_wire import OpenAIWire, without_last_text
 from policies.types import Api, Usage
 
 CLEAN_FINISHES = frozenset({"stop", "tool_calls", "function_call"})
@@ -29,7 +29,7 @@ class ChatDialect(OpenAIWire):
     def without_question(self, body: Json) -> Json:
         messages = list(body.get("messages") or ())
         if messages:
-            messages[-1] = {name: value for name, value in messages[-1].items() if name != "content"}
+            messages[-1] = without_last_text(messages[-1])
         return {**body, "messages": messages}
 
     def assembler(self) -> chat_stream.Assembler:

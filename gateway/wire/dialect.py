@@ -47,7 +47,8 @@ class Dialect(Protocol):
         ...
 
     def without_question(self, body: Json) -> Json:
-        """The body without the text that `chat_view` has as its last message; all else is kept."""
+        """The body without the last text of what `chat_view` has as its last message; all else is kept, texts
+        before it too: they may be documents that the question is about."""
         ...
 
     def assembler(self) -> Assembler: ...

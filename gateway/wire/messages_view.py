@@ -83,8 +83,8 @@ def without_form(block: Json) -> str:
 
 
 def without_question(body: Json) -> Json:
-    """The body with the texts of its last message blanked, when that is the user's and text alone: the
-    text that `semantic_safety.why_unsafe(chat_view(body))` compares. Blocks and their other fields stay.
+    """The body with the last text of its last message blanked, when that is the user's and text alone. Blocks
+    and their other fields stay, and so do the texts before it: they may be documents.
 
     Any other body comes back as it is: its question stays in the partition, so that it is never taken for
     another.
@@ -97,7 +97,7 @@ def without_question(body: Json) -> Json:
     if isinstance(content, str):
         blank = ""
     elif content and all(block.get("type") == "text" for block in content):
-        blank = [{**block, "text": ""} for block in content]
+        blank = [*content[:-1], {**content[-1], "text": ""}]
     else:
         return body
     messages[-1] = {**messages[-1], "content": blank}

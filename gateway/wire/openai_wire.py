@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 
 from gateway.errors import RequestError, openai_error_body
@@ -20,3 +22,12 @@ class OpenAIWire:
 
     def error_frame(self, error: RequestError) -> bytes:
         return chat_stream.error_frame(error)
+
+
+def without_last_text(message: Json) -> dict[str, Any]:
+    """The message without its content; of a content in parts, without the last of them."""
+    content = message.get("content")
+    rest = {name: value for name, value in message.items() if name != "content"}
+    if isinstance(content, list) and len(content) > 1:
+        rest["content"] = content[:-1]
+    return rest

@@ -16,6 +16,7 @@ from gateway.ids import random_hex
 from gateway.wire import responses_input, responses_stream
 from gateway.wire.chat_stream import tokens
 from gateway.wire.dialect import Asked, Json
+from gateway.wire.openai_wire import without_last_text
 from gateway.wire.validation import checked, field_error
 from policies.types import Api, Usage
 
@@ -185,8 +186,7 @@ class ResponsesDialect:
         # Reasoning is no message of the chat view, and so not its last one.
         spoken = [i for i, item in enumerate(items) if responses_input.kind_of(item) != "reasoning"]
         if spoken and responses_input.kind_of(items[spoken[-1]]) == "message":
-            last = items[spoken[-1]]
-            items[spoken[-1]] = {name: value for name, value in last.items() if name != "content"}
+            items[spoken[-1]] = without_last_text(items[spoken[-1]])
         return {**body, "input": items}
 
     def assembler(self) -> responses_stream.ResponseAssembler:

@@ -220,7 +220,6 @@ async def test_with_one_key_for_all_no_answer_crosses_tenant_api_or_model(
         assert cache_of(await ask(test, OTHERS[other], TEXTS[2])) == "miss"
 
 
-@pytest.mark.xfail(reason="of a call in flight only the hashes are compared")
 @EACH_OTHER
 @pytest.mark.parametrize(
     "hashes", [(PARTITION,), (PARTITION, EXACT_KEY)], ids=["partition", "partition and key"]
@@ -241,7 +240,6 @@ async def test_with_one_hash_for_all_no_call_in_flight_crosses_tenant_api_or_mod
         assert [cache_of(task.result()) for task in asked] == ["miss", "coalesced", "miss"]
 
 
-@pytest.mark.xfail(reason="where everyone shares, the tenant of no entry is looked at")
 async def test_with_one_key_for_all_personal_data_stays_with_its_tenant_where_everyone_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

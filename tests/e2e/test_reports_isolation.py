@@ -162,7 +162,6 @@ PROMPT = (
 )
 
 
-@pytest.mark.xfail(strict=True, reason="of a long text, similarity tells only what it is about")
 async def test_rag_answers_are_not_shared_where_the_documents_are_in_the_question() -> None:
     """The cosine of these two is .991 by the default embedder (multilingual-e5-small, int8), whose "auto"
     serves from .975 on; by all-MiniLM-L6-v2 .989 and .96."""

@@ -136,8 +136,9 @@ async def test_list_content_does_not_crash(api: Api) -> None:
         assert await asked(SKY) == "miss"
         assert await asked(SKY) == "hit-exact"
         assert await asked(SKY_REWORDED) == "hit-semantic"
-        await asked(SKY, "In short, please.")
-        assert await asked(SKY_REWORDED, "In short, please.") == "hit-semantic"
+        await asked("A document.", SKY)
+        assert await asked("A document.", SKY_REWORDED) == "hit-semantic"
+        assert await asked("Another document.", SKY_REWORDED) == "miss"
 
 
 ODD_CONTENTS: list[Any] = [

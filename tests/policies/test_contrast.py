@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.contrast import contrast
+from policies.contrast import contrast, indistinct
+from policies.types import Candidate
 
 TRAPS = [
     ("How do I enable 2FA?", "How do I disable 2FA?", "opposites"),
@@ -51,3 +52,38 @@ def test_paraphrases_are_left_alone(asked: str, cached: str) -> None:
 def test_it_is_symmetric_and_finds_nothing_between_a_text_and_itself(a: str, b: str) -> None:
     assert contrast(a, a) == ""
     assert bool(contrast(a, b)) == bool(contrast(b, a))
+
+
+PARAGRAPH = (
+    "Here is the contract of the company with its employees. It says that wages are {} and that the week"
+    " has five days, that holidays are granted on request, that both sides may end the contract in writing"
+    " and that a dispute is settled by the court of the town where the company is. When are wages paid?"
+)
+KOREAN_PARAGRAPH = "근로자는 주 오일 근무하며 휴가는 신청에 따라 주어집니다. " * 12 + "임금은 {} 지급됩니다."
+
+
+def test_of_long_texts_any_fact_is_a_contrast() -> None:
+    weekly, monthly = PARAGRAPH.format("paid weekly"), PARAGRAPH.format("paid monthly")
+    assert contrast(weekly, monthly) == "they are long and differ in more than function words"
+    assert contrast(weekly, weekly.replace("of the company", "of the firm")) == contrast(weekly, monthly)
+    assert contrast(weekly, weekly + " Please tell me that.") == ""
+    assert contrast("Wages are paid weekly", "Wages are paid monthly") == "", "short: the vectors tell"
+    assert contrast(KOREAN_PARAGRAPH.format("매주"), KOREAN_PARAGRAPH.format("매달"))
+    assert not contrast(KOREAN_PARAGRAPH.format("매주"), KOREAN_PARAGRAPH.format("매주 좀"))
+
+
+@pytest.mark.parametrize(
+    ("asked", "cached", "similarity", "told"),
+    [
+        ("What does ᚠᚢ mean?", "What does ᚦᚨ mean?", 1.0, True),
+        ("🦄", "🐉", 0.9996, True),
+        ("What is HTTP?", "what is http", 1.0, False),
+        ("What is HTTP?", "What is  HTTP ？", 1.0, False),
+        ("What is HTTP?", "Explain HTTP", 0.9994, False),
+    ],
+)
+def test_equal_vectors_of_other_texts_mean_nothing(
+    asked: str, cached: str, similarity: float, told: bool
+) -> None:
+    candidate = Candidate(entry_id=1, similarity=similarity, text=cached, created_at=0.0)
+    assert bool(indistinct(asked, candidate)) is told

@@ -69,7 +69,7 @@ def text_of(content: Any) -> str:
 
 
 def question(request: Request) -> tuple[str, dict[str, Any]]:
-    """The last text of a request that has one, and the body without it."""
+    """The text of a request's last turn, and the body without the last part of it."""
     body = copied(request.body)
     if request.api == "completions":
         prompt = body.pop("prompt")
@@ -78,16 +78,18 @@ def question(request: Request) -> tuple[str, dict[str, Any]]:
         if isinstance(body["input"], str):
             return body.pop("input"), body
         last = [item for item in body["input"] if item.get("type") != "reasoning"][-1]
-        return text_of(last.pop("content")), body
-    last = body["messages"][-1]
-    text = text_of(last["content"])
-    if request.api == "messages" and not isinstance(last["content"], str):
-        for block in last["content"]:
-            block["text"] = ""
-    elif request.api == "messages":
+    else:
+        last = body["messages"][-1]
+    content = last["content"]
+    text = text_of(content)
+    if request.api != "messages":
+        del last["content"]
+        if not isinstance(content, str) and len(content) > 1:
+            last["content"] = content[:-1]
+    elif isinstance(content, str):
         last["content"] = ""
     else:
-        del last["content"]
+        content[-1]["text"] = ""
     return text, body
 
 
@@ -283,8 +285,8 @@ def ask_otherwise(rng: random.Random, request: Request, body: dict[str, Any]) ->
         content = turns[-1]["content"]
         if isinstance(content, str):
             turns[-1]["content"] = rng.choice(TWINS)
-        elif content and isinstance(content[0], dict):
-            content[0]["text"] = rng.choice(TWINS)
+        elif content and isinstance(content[-1], dict):
+            content[-1]["text"] = rng.choice(TWINS)
 
 
 def come_from_another(rng: random.Random, request: Request, body: dict[str, Any]) -> Request:
