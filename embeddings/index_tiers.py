@@ -14,10 +14,10 @@ class Tiers(msgspec.Struct, frozen=True, kw_only=True):
     flat_rows: int = 2_048
     one_list_rows: int = 40_000
     some_lists: int = 256
-    some_probes: int = 64
+    some_probes: int = 32
     some_lists_rows: int = 300_000
-    many_lists: int = 1_024
-    many_probes: int = 48
+    many_lists: int = 768
+    many_probes: int = 32
     candidates: int = 32
 
     def lists(self, rows: int) -> int:

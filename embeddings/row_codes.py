@@ -11,9 +11,9 @@ import numpy as np
 
 from embeddings.protocols import FloatMatrix, IdArray
 
-SAMPLE_PER_LIST = 48
-"""Rows that a list's centre is trained on; FAISS warns below 39."""
-ITERATIONS = 8
+SAMPLE_PER_LIST = 160
+"""Rows that a list's centre is trained on: with fewer, more lists must be searched for the same recall."""
+ITERATIONS = 16
 SEED = 7
 BATCH = 2_048
 """Rows that go through FAISS at once: what a build does between two looks at whether it should stop."""
