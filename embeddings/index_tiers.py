@@ -14,7 +14,7 @@ class Tiers(msgspec.Struct, frozen=True, kw_only=True):
     flat_rows: int = 2_048
     one_list_rows: int = 40_000
     some_lists: int = 256
-    some_probes: int = 32
+    some_probes: int = 48
     some_lists_rows: int = 300_000
     many_lists: int = 768
     many_probes: int = 32
