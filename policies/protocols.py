@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from policies.types import Candidate, Identity, Query, Verdict
+from policies.types import Candidate, Identity, Query, Verdict, Verification
 
 
 class CachePolicy(Protocol):
@@ -14,6 +14,19 @@ class CachePolicy(Protocol):
     def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
         """`candidates` are ordered by similarity, highest first, all from the identity's partition and
         unexpired. `now` is in Unix seconds."""
+        ...
+
+
+class Verifier(Protocol):
+    """Says how likely it is that one answer serves two questions. Calibrated for one embedding space."""
+
+    @property
+    def space(self) -> str:
+        """The embedding space of the similarities that its probabilities were calibrated on."""
+        ...
+
+    def verify(self, asked: str, cached: str, similarity: float) -> Verification:
+        """`similarity` is the cosine of the two texts' vectors in `space`."""
         ...
 
 

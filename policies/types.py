@@ -96,6 +96,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
+class Verification(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verifier says of two questions: the probability that one answer serves both, and what spoke for
+    it or against it, the strongest first, in words fit for a header."""
+
+    probability: float
+    spoke: tuple[str, ...] = ()
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What a cache policy says of the candidates. `candidate` is None when none may be served.
 
