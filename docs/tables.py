@@ -176,6 +176,46 @@ def eviction(result: Result) -> str:
     return sentence + markdown(["", *(f"exponent {exponent}" for exponent in exponents)], rows)
 
 
+def index(result: Result) -> str:
+    rows = []
+    for size in result["sizes"]:
+        ours, flat = size["search"]["lockgate"], size["search"]["faiss flat"]
+        hnsw = size["search"].get("hnswlib")
+        other = "" if hnsw is None else f"{hnsw['p50_us'] / 1000:.2f} ({_mean(hnsw['recall']):.3f})"
+        rows.append(
+            [
+                f"{size['rows']:,}",
+                f"**{ours['p50_us'] / 1000:.2f}** ({_mean(ours['recall']):.3f})",
+                f"{flat['p50_us'] / 1000:,.1f}",
+                other,
+                f"{size['lone_add_us']['p50']:.0f}",
+                f"{size['remove_us']['p50']:.0f}",
+                f"{size['memory_mb']:.0f}",
+                f"{size['load_s']:.1f}",
+            ]
+        )
+    many = result["many"]
+    sentence = (
+        f"\n{many['partitions']:,} partitions of 100 take {many['memory_mb']:.0f} MB, a search in one of them"
+        f" {many['p50_us']:.0f} µs.\n"
+    )
+    head = [
+        "Vectors",
+        "Search p50 ms (recall@1)",
+        "FAISS flat",
+        "hnswlib",
+        "Add µs",
+        "Remove µs",
+        "MB",
+        "Load s",
+    ]
+    return markdown(head, rows) + sentence
+
+
+def _mean(recall: dict[str, float]) -> float:
+    return sum(recall.values()) / len(recall)
+
+
 TABLES: dict[str, Callable[[Result], str]] = {
     "cache_quality": cache_quality,
     "routing": routing,
@@ -184,6 +224,7 @@ TABLES: dict[str, Callable[[Result], str]] = {
     "gateway": gateway,
     "soak": soak,
     "eviction": eviction,
+    "index": index,
 }
 
 
