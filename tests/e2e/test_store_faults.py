@@ -102,8 +102,8 @@ async def test_kill_9_in_500_bursts(tmp_path: Path) -> None:
     max_entries = 1000
     known: dict[int, str] = {}
     written = 0
-    for life in range(10):
-        acknowledged = write_until_killed(path, max_entries, life * 1000, chance.randrange(800, 900))
+    for life in range(25):
+        acknowledged = write_until_killed(path, max_entries, life * 1000, chance.randrange(320, 352))
         check_file(path)
         known |= {int(new_id): name for new_id, name, *_ in acknowledged}
         for _, _, *gone in acknowledged:
