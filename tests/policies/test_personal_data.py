@@ -250,7 +250,7 @@ def test_every_card_number_is_found_in_its_groups(form: str, rng: random.Random,
     last = next(digit for digit in "0123456789" if passes_luhn(_digits(drawn + digit)))
     wrong = str((int(last) + 1) % 10)
     assert find_personal_data(around.format(drawn + last)) == "a card number"
-    assert find_personal_data(around.format(drawn + wrong)) is None
+    assert find_personal_data(around.format(drawn + wrong)) != "a card number"
 
 
 @given(st.lists(st.sampled_from(WORDS)))
