@@ -1,0 +1,167 @@
+"""The public question pairs that the shipped verifier learns from.
+
+Half of each data set is for evaluation only, a tenth for the calibration, the rest for training: parted by
+groups of questions that are compared with each other, the checklist by kinds. Weights: a pair that somebody
+labelled counts 1; a near text of another class of Quora .3, since half of them are duplicates nobody
+labelled; a pair of a template .3 and an edit .5, being many of a kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from embeddings.protocols import FloatMatrix
+from gateway.router_data import SourceFile
+from gateway.verifier_data import (
+    Pair,
+    Part,
+    edited,
+    groups,
+    nearest_of_other_classes,
+    part_of,
+    read_pairs,
+    read_rows,
+)
+
+Parts = dict[Part, list[Pair]]
+Embed = Callable[[Sequence[str]], FloatMatrix]
+
+FILES: Final = (
+    "pairs_qqp",
+    "stream_qqp",
+    "stream_parakqc",
+    "pairs_ko_question",
+    "pairs_pawsx_ko",
+    "pairs_negation",
+    "pairs_checklist",
+)
+HELD_OUT_KINDS: Final = frozenset(
+    {
+        "Change location in one of the questions",
+        "Is it {ok, dangerous, ...} to {smoke, rest, ...} after != before",
+        "Is person X != Did person use to be X",
+        "Modifier: adj",
+        "Preamble is relevant (different injuries)",
+        "different adjectives",
+        "traditional SRL: wrong active / passive swap with people",
+        "How can I become more {synonym}?",
+        "Irrelevant modifiers - animals",
+        "Order does not matter for symmetric relations",
+    }
+)
+"""Kinds of the checklist that nothing is trained on."""
+_EVALUATED, _CALIBRATED = 0.5, 0.1
+_NEAR_WEIGHT, _TEMPLATE_WEIGHT, _EDIT_WEIGHT = 0.3, 0.3, 0.5
+_NEAR = 3  # texts of other classes per text
+_PARAPHRASES = 15  # pairs of each group of ten
+_PER_KIND = 150  # pairs of each kind of the checklist in training
+_EDITS: Final[dict[Part, int]] = {"train": 500, "calibrate": 60, "evaluate": 300}  # of each kind and language
+
+
+def read_corpus(folder: Path, embed: Embed, seed: int) -> tuple[Parts, list[SourceFile]]:
+    """Every part of the data in `folder`, which holds FILES as `.jsonl.gz`. `embed` gives unit vectors,
+    float32 (N, D). Raises VerifierDataError and what `embed` raises."""
+    parts: Parts = {"train": [], "calibrate": [], "evaluate": []}
+    rng = np.random.default_rng(seed)
+    _add_quora(parts, folder, embed, seed, rng)
+    _add_parakqc(parts, folder, embed, seed, rng)
+    for name, weight in (("pairs_ko_question", 1.0), ("pairs_pawsx_ko", 0.5), ("pairs_negation", 0.5)):
+        pairs = _labelled(folder, name)
+        group = groups((pair.a, pair.b) for pair in pairs)
+        for pair in pairs:
+            parts[_part(group[pair.a], seed)].append(replace(pair, weight=weight))
+    _add_checklist(parts, folder, rng)
+    files = [_source_file(folder / f"{name}.jsonl.gz") for name in FILES]
+    return parts, files
+
+
+def _add_quora(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.random.Generator) -> None:
+    pairs = _labelled(folder, "pairs_qqp")
+    texts, classes = _stream(folder, "stream_qqp")
+    links = [(pair.a, pair.b) for pair in pairs]
+    first: dict[int, str] = {}
+    for text, number in zip(texts, classes, strict=True):
+        links.append((text, first.setdefault(number, text) if number != -1 else text))
+    group = groups(links)
+    for pair in pairs:
+        parts[_part(group[pair.a], seed)].append(pair)
+    for part in parts:
+        rows = [i for i, text in enumerate(texts) if _part(group[text], seed) == part]
+        of_part = [texts[i] for i in rows]
+        near = _near(of_part, [classes[i] for i in rows], embed, "qqp_near")
+        parts[part] += [replace(pair, weight=_NEAR_WEIGHT) for pair in near]
+        # Quora's longest questions are stories; nobody asks a cache one with a single word changed.
+        short = [text for text in of_part if len(text) < 150]
+        asked = [pair.a for pair in pairs if _part(group[pair.a], seed) == part and len(pair.a) < 150]
+        parts[part] += edited(list(dict.fromkeys(short + asked)), rng, _EDITS[part], _EDIT_WEIGHT)
+
+
+def _add_parakqc(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.random.Generator) -> None:
+    texts, classes = _stream(folder, "stream_parakqc")
+    members: dict[Part, dict[int, list[str]]] = {part: defaultdict(list) for part in parts}
+    for text, number in zip(texts, classes, strict=True):
+        members[_part(f"parakqc {number}", seed)][number].append(text)
+    for part, of_class in members.items():
+        for group in of_class.values():
+            both = [(a, b) for i, a in enumerate(group) for b in group[:i] if a != b]
+            chosen = rng.permutation(len(both))[:_PARAPHRASES]
+            parts[part] += [Pair(a=both[i][0], b=both[i][1], same=True, source="parakqc") for i in chosen]
+        flat = [(text, number) for number, group in of_class.items() for text in group]
+        of_part = [text for text, _ in flat]
+        parts[part] += _near(of_part, [number for _, number in flat], embed, "parakqc")
+        korean = [
+            replace(pair, source=pair.source + "-ko") for pair in edited(of_part, rng, _EDITS[part] // 2)
+        ]
+        parts[part] += [replace(pair, weight=_EDIT_WEIGHT) for pair in korean]
+
+
+def _add_checklist(parts: Parts, folder: Path, rng: np.random.Generator) -> None:
+    kinds: dict[str, list[Pair]] = defaultdict(list)
+    for where, row in read_rows(folder / "pairs_checklist.jsonl.gz"):
+        del where
+        kinds[row["category"]].append(
+            Pair(a=row["a"], b=row["b"], same=row["same"], source="checklist", weight=_TEMPLATE_WEIGHT)
+        )
+    for kind, pairs in kinds.items():
+        if kind in HELD_OUT_KINDS:
+            parts["evaluate"] += pairs
+        else:
+            parts["train"] += [pairs[int(i)] for i in rng.permutation(len(pairs))[:_PER_KIND]]
+
+
+def _near(texts: Sequence[str], classes: Sequence[int], embed: Embed, source: str) -> list[Pair]:
+    """The nearest texts of another class, each two of them once."""
+    found = nearest_of_other_classes(embed(texts), np.array(classes, np.int64), _NEAR)
+    seen: dict[tuple[str, str], None] = {}
+    for text, row in zip(texts, found, strict=True):
+        for other in row:
+            low, high = sorted((text, texts[other]))
+            if low != high:
+                seen.setdefault((low, high))
+    return [Pair(a=a, b=b, same=False, source=source) for a, b in seen]
+
+
+def _labelled(folder: Path, name: str) -> list[Pair]:
+    pairs, _ = read_pairs([folder / f"{name}.jsonl.gz"])
+    return [replace(pair, source=name.removeprefix("pairs_")) for pair in pairs]
+
+
+def _stream(folder: Path, name: str) -> tuple[list[str], list[int]]:
+    """The texts, each once, and their classes."""
+    rows = {row["text"]: int(row["class"]) for _, row in read_rows(folder / f"{name}.jsonl.gz")}
+    return list(rows), list(rows.values())
+
+
+def _part(group: str, seed: int) -> Part:
+    return part_of(group, seed, _EVALUATED, _CALIBRATED)
+
+
+def _source_file(path: Path) -> SourceFile:
+    return SourceFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest())

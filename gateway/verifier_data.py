@@ -1,0 +1,162 @@
+"""Reads question pairs that a verifier is trained on, and parts them so that no question is on two sides."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from embeddings.protocols import FloatMatrix
+from gateway.router_data import SourceFile
+from gateway.verifier_edits import CHANGES, names_in, rename, reword
+
+Part = Literal["train", "calibrate", "evaluate"]
+_BLOCK = 1024  # rows of similarities held at once
+
+
+class VerifierDataError(Exception):
+    """A file of pairs cannot be used; the message names file, line and field, and what is expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two questions and whether one answer serves both. `source` names the data set, or the edit that made
+    `b` of `a`. `weight` is what the pair counts for in training and calibration."""
+
+    a: str
+    b: str
+    same: bool
+    source: str
+    weight: float = 1.0
+
+
+def read_pairs(paths: Sequence[Path]) -> tuple[list[Pair], list[SourceFile]]:
+    """The pairs of `.jsonl` or `.jsonl.gz` files with an object `{"a", "b", "same"}` on each line; other
+    fields are left alone. The source is the file's name. Raises VerifierDataError."""
+    pairs: list[Pair] = []
+    files: list[SourceFile] = []
+    for path in paths:
+        source = path.name.removesuffix(".gz").removesuffix(".jsonl")
+        for where, row in read_rows(path):
+            pairs.append(
+                Pair(
+                    a=_text(where, row, "a"), b=_text(where, row, "b"), same=_same(where, row), source=source
+                )
+            )
+        files.append(SourceFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()))
+    return pairs, files
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Where each line is, in words, and its object. Raises VerifierDataError."""
+    if not path.is_file():
+        raise VerifierDataError(f"{path}: no such file")
+    opener = gzip.open if path.name.endswith(".gz") else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    where = f"{path} line {number}"
+                    yield where, _object(where, line)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise VerifierDataError(f"{path}: cannot be read: {error}") from error
+
+
+def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """A group for every text, by a text of it: two texts that are linked, directly or through others, are in
+    one group."""
+    parent: dict[str, str] = {}
+
+    def root(text: str) -> str:
+        parent.setdefault(text, text)
+        while parent[text] != text:
+            parent[text] = parent[parent[text]]
+            text = parent[text]
+        return text
+
+    for a, b in links:
+        # The lesser text leads, so that the groups' names do not depend on the order of the links.
+        low, high = sorted((root(a), root(b)))
+        parent[high] = low
+    return {text: root(text) for text in list(parent)}
+
+
+def part_of(group: str, seed: int, evaluated: float = 0.2, calibrated: float = 0.2) -> Part:
+    """The part a group belongs to, by its hash: `evaluated` and `calibrated` are shares of all groups."""
+    digest = hashlib.sha256(f"{seed}:{group}".encode()).digest()
+    place = int.from_bytes(digest[:8]) / 2**64
+    if place < evaluated:
+        return "evaluate"
+    return "calibrate" if place < evaluated + calibrated else "train"
+
+
+def nearest_of_other_classes(
+    vectors: FloatMatrix, classes: npt.NDArray[np.int64], k: int
+) -> npt.NDArray[np.intp]:
+    """What a cache meets: for each of N texts the `k` most similar ones that another answer is due to,
+    int (N, k), nearest first. `vectors` float32 (N, D), unit norm; `classes` (N,), -1 is a class of its own.
+    """
+    found = np.empty((len(vectors), k), np.intp)
+    for start in range(0, len(vectors), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(vectors)))
+        similarity = vectors[rows] @ vectors.T
+        similarity[(classes[rows, None] == classes) & (classes != -1)] = -np.inf
+        similarity[np.arange(len(rows)), rows] = -np.inf
+        found[rows] = np.argsort(-similarity, axis=1, kind="stable")[:, :k]
+    return found
+
+
+def edited(texts: Sequence[str], rng: np.random.Generator, each: int, weight: float = 1.0) -> list[Pair]:
+    """At most `each` pairs of every kind of change, and as many harmless ones as there are of all kinds
+    together, made of `texts` in an order drawn with `rng`."""
+    order = [texts[int(i)] for i in rng.permutation(len(texts))]
+    names = names_in(texts)
+    pairs: list[Pair] = []
+    for kind, change in CHANGES.items():
+        made = 0
+        for text in order:
+            if made == each:
+                break
+            changed = rename(text, rng, names) if kind == "name" else change(text, rng)
+            if changed:
+                made += 1
+                pairs.append(Pair(a=text, b=changed, same=False, source=f"edit-{kind}", weight=weight))
+        order = order[each:] + order[:each]  # the kinds begin with different texts
+    changes = len(pairs)
+    for text in order:
+        if len(pairs) == 2 * changes:
+            break
+        if changed := reword(text, rng):
+            pairs.append(Pair(a=text, b=changed, same=True, source="edit-harmless", weight=weight))
+    return pairs
+
+
+def _object(where: str, line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise VerifierDataError(f"{where}: not JSON: {error}") from error
+    if not isinstance(row, Mapping):
+        raise VerifierDataError(f'{where}: expected an object with "a", "b" and "same"')
+    return row
+
+
+def _text(where: str, row: Mapping[str, Any], field: str) -> str:
+    text = row.get(field)
+    if not isinstance(text, str) or not text.strip():
+        raise VerifierDataError(f'{where}: "{field}" must be text that is not empty')
+    return text
+
+
+def _same(where: str, row: Mapping[str, Any]) -> bool:
+    same = row.get("same")
+    if not isinstance(same, bool):
+        raise VerifierDataError(f'{where}: "same" must be true or false, not {same!r}')
+    return same

@@ -1,0 +1,103 @@
+"""A verifier of two questions: features of the pair, boosted trees, and a calibration to probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION, SPOKEN, pair_features
+from policies.tree_ensemble import FloatArray, TreeArrays, TreeEnsemble
+from policies.types import Verification
+
+_MOST_SPOKEN: Final = 3  # in a header: the strongest
+_LEAST_MOVE: Final = 0.1  # of the log-odds: less is not worth a word
+
+
+class VerifierWeightsError(Exception):
+    """Weights that cannot be used here; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierWeights:
+    """What a training leaves. `space`: the embedding space of the similarities it saw. `features_version`
+    and `features`: what the columns of the trees are. `raw`, rising, and `probability`, not falling, float64
+    (K,): the calibration, straight between its points and level beyond them."""
+
+    space: str
+    features_version: int
+    features: tuple[str, ...]
+    trees: TreeArrays
+    raw: FloatArray
+    probability: FloatArray
+
+
+class TreeVerifier:
+    """Implements Verifier. Raises VerifierWeightsError for weights of other features, or that are no weights,
+    TreeError for trees that are none."""
+
+    def __init__(self, weights: VerifierWeights) -> None:
+        _check(weights)
+        self._weights = weights
+        self._trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
+
+    @property
+    def space(self) -> str:
+        return self._weights.space
+
+    def of_space(self, space: str) -> TreeVerifier:
+        """Itself, for similarities of `space`. Raises VerifierWeightsError for another space than the
+        trained one: the same cosine means something else there."""
+        if space != self.space:
+            raise VerifierWeightsError(
+                f"the verifier's weights are for embeddings of {self.space}, not of {space}: train others "
+                "(lockgate verifier train) or turn the verifier off"
+            )
+        return self
+
+    def raw_score(self, asked: str, cached: str, similarity: float) -> float:
+        """The log-odds before the calibration: they rank pairs as `verify` does, without its ties."""
+        return self._trees.score(pair_features(asked, cached, similarity))
+
+    def verify(self, asked: str, cached: str, similarity: float) -> Verification:
+        features = pair_features(asked, cached, similarity)
+        moved = self._trees.contributions(features)
+        probability = self.calibrated(self._trees.baseline + float(moved.sum()))
+        return Verification(probability=probability, spoke=_spoke(features, moved))
+
+    def calibrated(self, raw: float) -> float:
+        """The probability of a raw score."""
+        return float(np.interp(raw, self._weights.raw, self._weights.probability))
+
+
+def _check(weights: VerifierWeights) -> None:
+    if weights.features_version != PAIR_FEATURES_VERSION or weights.features != tuple(PAIR_FEATURES):
+        raise VerifierWeightsError(
+            f"the verifier's weights are for features of version {weights.features_version}, this is version "
+            f"{PAIR_FEATURES_VERSION}: train them again (lockgate verifier train)"
+        )
+    raw, probability = weights.raw, weights.probability
+    sound = (
+        len(raw) == len(probability) >= 2
+        and np.isfinite([*raw, *probability]).all()
+        and (np.diff(raw) > 0).all()
+        and (np.diff(probability) >= 0).all()
+        and probability[0] >= 0
+        and probability[-1] <= 1
+    )
+    if not sound:
+        raise VerifierWeightsError("the calibration of the verifier's weights does not rise from 0 to 1")
+
+
+def _spoke(features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
+    """What is true of the pair and moved the score most, each thing once however many features tell of it."""
+    said: dict[str, None] = {}
+    for column in np.argsort(-np.abs(moved), kind="stable"):
+        if len(said) == _MOST_SPOKEN or abs(moved[column]) < _LEAST_MOVE:
+            break
+        words = SPOKEN.get(PAIR_FEATURES[column])
+        if words and features[column] > 0:
+            said.setdefault(words if moved[column] < 0 else f"in favour: {words}")
+    return tuple(said)
