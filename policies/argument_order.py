@@ -1,12 +1,13 @@
 """Who does what to whom: the parts that words play by their prepositions, and whether two texts swap them.
 
-English parts come from prepositions ("from A to B", "A into B", "A before B", "A than B", "V-ed by A"), Korean
-ones from particles (`policies.korean_words`).
+English parts come from prepositions ("from A to B", "A into B", "A before B", "A than B", "V-ed by A"),
+Korean ones from particles (`policies.korean_words`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 PREPOSITIONS: Final[Mapping[str, tuple[str, str]]] = {
@@ -48,7 +49,7 @@ def inversions(a: Sequence[str], b: Sequence[str]) -> float:
     n = len(places)
     if n < 2:
         return 0.0
-    if all(x < y for x, y in zip(places, places[1:], strict=False)):
+    if all(x < y for x, y in pairwise(places)):
         return 0.0
     inverted = sum(places[i] > places[j] for i in range(n) for j in range(i + 1, n))
     return 2 * inverted / (n * (n - 1))

@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from policies import function_words, korean_words, polarity, synonyms
+from policies import english_words, function_words, korean_words, polarity, synonyms
 from policies.argument_order import PREPOSITIONS, Roles
 from policies.quantities import CURRENCIES, UNITS, Quantity, quantities
 from policies.question_cues import PHRASES, YES_NO, cues
 
 HEAD, TAIL = 400, 200
 """Characters read of a text longer than both together: a question stands first or last."""
+ORDERED: Final = 64
+"""Content words whose order and roles are compared: what stands beyond is compared as a set."""
 _LONGEST_WORD: Final = 40
 
 _TOKEN: Final = re.compile(r"[a-z]+(?:'[a-z]+)?|[가-힣]+|[^\W\d_]+|\+\+|#")
-_NAME: Final = re.compile(r"(?<=[^.!?\s]\s)[A-Z][A-Za-z]*(?:[A-Z+#]|[a-z]+)|\b[A-Z]{2,}\b|\b[A-Z](?=\b(?!'))")
-_QUOTED: Final = re.compile(r"`+([^`]+)`+|\"([^\"]+)\"|“([^”]+)”|‘([^’]+)’|(?<!\w)'([^']{2,})'(?!\w)|「([^」]+)」")
-_CODE: Final = re.compile(r"\w+\(\)?|\w+_\w+|--?[a-z][\w-]*|\w+\.\w{1,5}\b|[<>=!]=|[/\\]\w+|\w*[a-z][A-Z]\w*")
-_HAS_CODE: Final = re.compile(r"[(_\\/<>=]|-[a-z]|\w\.\w|[a-z][A-Z]")
+_CAPITALISED: Final = re.compile(r"[A-Z][A-Za-z]*")
+_QUOTED: Final = re.compile(
+    r"`+([^`]+)`+|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']{2,})'(?!\w)|「([^」]+)」"
+)
+_CODE: Final = re.compile(
+    r"\b(?:\w+\(\)?|\w+_\w+|\w+\.\w{1,5}\b|\w*[a-z][A-Z]\w*)|(?<!\w)--?[a-z][\w-]*|[<>=!]=|[/\\]\w+"
+)
+_QUOTE_MARK: Final = re.compile(r"[`\"“'「]")
+_CODE_MARK: Final = re.compile(r"[(_\\/<>=.-]")
 _HANGUL: Final = re.compile(r"[가-힣]+")
-_PARTICIPLE: Final = re.compile(r"(?:\w{2,}ed|\w{2,}en|made|built|sent|sold|bought|won|led|told|taught|caught|hit|cut|put|found)$")
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +52,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     cues: tuple[str, ...]
     role: str
     unit: str
+    trigrams: frozenset[str]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +76,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     roles: Roles
     passive: bool
     form: str
-    quantities: tuple[Quantity, ...]
+    quantities: frozenset[tuple[Quantity, int]]
     units: frozenset[str]
     names: frozenset[str]
     acronyms: frozenset[str]
@@ -88,32 +96,10 @@ def clipped(text: str) -> str:
     return text[HEAD:-TAIL] if len(text) > HEAD + TAIL else ""
 
 
-def english_stem(word: str) -> str:
-    """Without the endings of number, tense and person: a light stemmer, the same for both texts."""
-    if len(word) < 4:
-        return word
-    stem = word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith("ied") and len(word) > 4:
-        return word[:-3] + "y"
-    if word.endswith("ing") and len(word) > 5:
-        stem = word[:-3]
-    elif word.endswith("ed") and len(word) > 4 and not word.endswith("eed"):
-        stem = word[:-2]
-    elif word.endswith(("ses", "xes", "ches", "shes")):
-        stem = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        stem = word[:-1]
-    if stem is not word and len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz":
-        return stem[:-1]  # stopped, running
-    return stem[:-1] if len(stem) > 3 and stem[-1] == "e" else stem
-
-
 def _concepts(listed: str) -> dict[str, str]:
     first: dict[str, str] = {}
     for group in listed.split(";"):
-        stems = [english_stem(word) if word.isascii() else word for word in group.split()]
+        stems = [english_words.stem(word) if word.isascii() else word for word in group.split()]
         name = next((first[stem] for stem in stems if stem in first), stems[0])
         for stem in stems:
             first.setdefault(stem, name)
@@ -121,25 +107,29 @@ def _concepts(listed: str) -> dict[str, str]:
 
 
 _CONCEPTS: Final = _concepts(f"{synonyms.ENGLISH};{synonyms.KOREAN}")
-_OPPOSITES: Final = polarity.pairs(polarity.ENGLISH_PAIRS, english_stem)
+_OPPOSITES: Final = polarity.pairs(polarity.ENGLISH_PAIRS, english_words.stem)
 _NONE: Final[frozenset[str]] = frozenset()
 
 
 @lru_cache(maxsize=16_384)
 def read_word(token: str) -> Word:
-    """What a word in lower case is by itself. Kept, since questions are made of the same few thousand words."""
+    """What a word in lower case is by itself. Kept: questions are made of the same few thousand words."""
     token = token[:_LONGEST_WORD]
     if "가" <= token[0] <= "힣":
         stem, role = korean_words.part(token)
         poles = polarity.korean_poles(token)
-        function = korean_words.is_function_word(token) or token in function_words.KOREAN
+        function = (
+            korean_words.is_function_word(token)
+            or korean_words.is_particle(token)
+            or token in function_words.KOREAN
+        )
         opposed = frozenset[str]().union(*(polarity.KOREAN_OPPOSITES[pole] for pole in poles))
         whole = stem
     else:
         whole, _, _ = token.partition("'")
         if token.endswith("n't"):
             whole = {"ca": "can", "wo": "will", "sha": "shall"}.get(token[:-3], token[:-3])
-        stem, role = english_stem(whole), ""
+        stem, role = english_words.stem(whole), ""
         poles = (stem,) if stem in _OPPOSITES else ()
         function = whole in function_words.ENGLISH
         opposed = _OPPOSITES.get(stem, _NONE)
@@ -160,14 +150,15 @@ def read_word(token: str) -> Word:
         cues=said,
         role=role,
         unit=unit,
+        trigrams=frozenset([f" {token} "[i : i + 3] for i in range(len(token))]),
     )
 
 
 @lru_cache(maxsize=2_048)
 def read(text: str) -> Question:
-    """Read a text that `clip` has made short. Kept, so that a question is read once for all its candidates."""
+    """Read a text that `clip` has made short. Kept: a question is read once for all its candidates."""
     if not text.isascii():
-        text = unicodedata.normalize("NFC", text).replace("’", "'")
+        text = clip(unicodedata.normalize("NFKC", text).replace("’", "'").replace("‘", "'"))
     lower = text.lower()
     counted, rest = quantities(lower)
     tokens = _TOKEN.findall(rest)
@@ -175,15 +166,16 @@ def read(text: str) -> Question:
     said, negated, order, roles = _follow(tokens, words)
     content = [word for word in words if word.content]
     letters = sum(map(len, tokens))
-    squeezed = f" {' '.join(tokens)} "
-    names = _NAME.findall(text)
+    names, camel = _names(text)
+    has_code = camel or _CODE_MARK.search(text, 0, len(text) - 1)  # a full stop at the end is none
+    is_quoted = _QUOTE_MARK.search(text)
     return Question(
         words=tuple(tokens),
         all_words=frozenset(tokens),
         stems=frozenset([word.stem for word in content]),
         concepts=frozenset([word.concept for word in content]),
         concept_of={word.stem: word.concept for word in content},
-        order=tuple(order),
+        order=tuple(order[:ORDERED]),
         bare={word.stem: word.bare for word in words if word.bare},
         poles=frozenset([pole for word in words for pole in word.poles]),
         opposed={pole: word.opposed for word in words for pole in word.poles},
@@ -193,26 +185,45 @@ def read(text: str) -> Question:
         roles=frozenset(roles),
         passive=_is_passive(tokens, said),
         form=_form(text, tokens, words, said),
-        quantities=counted,
+        quantities=_numbered(counted) if counted else frozenset(),
         units=frozenset([word.unit for word in words if word.unit]),
         names=frozenset([name.lower() for name in names]),
         acronyms=frozenset([name.lower() for name in names if len(name) > 1 and name.isupper()]),
-        quoted=frozenset(["".join(groups) for groups in _QUOTED.findall(text)]),
-        code=frozenset(_CODE.findall(text)) if _HAS_CODE.search(text) else _NONE,
-        trigrams=frozenset([squeezed[i : i + 3] for i in range(len(squeezed) - 2)]),
+        quoted=frozenset(["".join(groups) for groups in _QUOTED.findall(text)]) if is_quoted else _NONE,
+        code=frozenset(_CODE.findall(text)) if has_code else _NONE,
+        trigrams=_NONE.union(*[word.trigrams for word in words]),
         hangul=0.0 if text.isascii() or not letters else sum(map(len, _HANGUL.findall(text))) / letters,
         length=len(text),
     )
 
 
-def _follow(tokens: list[str], words: list[Word]) -> tuple[set[str], list[str], list[str], set[tuple[str, str]]]:
+def _names(text: str) -> tuple[list[str], bool]:
+    """Capitalised words, but those that begin a sentence and have no second capital, and "I"; and whether a
+    capital stands inside a word (camelCase)."""
+    names: list[str] = []
+    camel = False
+    for found in _CAPITALISED.finditer(text):
+        name, start = found[0], found.start()
+        if start and text[start - 1].islower():
+            camel = True
+            continue
+        before = text[max(start - 2, 0) : start]
+        begins = not start or before[-1] == "\n" or before.rstrip().endswith((".", "!", "?"))
+        if name != "I" and (not (begins or text[start - 1] in "\"'") or name[1:] != name[1:].lower()):
+            names.append(name)
+    return names, camel
+
+
+def _follow(
+    tokens: list[str], words: list[Word]
+) -> tuple[set[str], list[str], list[str], set[tuple[str, str]]]:
     """The cues, the negated words, the order of the concepts, and their roles: in one walk over the words."""
     said: set[str] = set()
     negated: list[str] = []
     order: list[str] = []
     roles: set[tuple[str, str]] = set()
     role = asked = ""
-    negates = joined = False
+    negates = joined = latin = False
     for token, word in zip(tokens, words, strict=True):
         if asked:
             said.add(PHRASES.get((asked, token), asked))
@@ -227,18 +238,23 @@ def _follow(tokens: list[str], words: list[Word]) -> tuple[set[str], list[str], 
                 negated.append(order[-1] if order else "")  # 않, 없 and 말고 stand behind what they deny
             else:
                 negates = True
+        if order and latin and token >= "가" and (particle_role := korean_words.role(token)):
+            roles.add((particle_role, order[-1]))
+        latin = token.isascii()
         parts = PREPOSITIONS.get(token)
         if parts is not None:
             role = parts[1]
             if order and parts[0]:
                 roles.add((parts[0], order[-1]))
+        if len(order) > ORDERED:
+            role = ""
         if not word.content:
             joined = joined or token in ("and", "or")
             continue
         if role:
             roles.add((role, word.concept))
             role = ""
-        if word.role:
+        if word.role and len(order) <= ORDERED:
             roles.add((word.role, word.concept))
         if negates:
             negated.append(word.concept)
@@ -253,22 +269,30 @@ def _follow(tokens: list[str], words: list[Word]) -> tuple[set[str], list[str], 
     return said, negated, order, roles
 
 
+def _numbered(found: tuple[Quantity, ...]) -> frozenset[tuple[Quantity, int]]:
+    """A multiset as a set: each with how many of its like stand before it."""
+    seen: Counter[Quantity] = Counter()
+    numbered = []
+    for quantity in found:
+        numbered.append((quantity, seen[quantity]))
+        seen[quantity] += 1
+    return frozenset(numbered)
+
+
 def _is_passive(tokens: list[str], said: set[str]) -> bool:
-    """A participle behind a form of "to be" and before "by", or 당하다, 되다 and 에 의해 behind a noun."""
     if "voice:is" in said:
-        return any(_PARTICIPLE.match(token) for token in tokens) and (
-            "voice:by" in said or any(_PARTICIPLE.match(token) for token in tokens[-1:])
-        )
+        return english_words.is_passive(tokens)
     return any(token.startswith(("의해", "당하", "당한", "당했")) for token in tokens)
 
 
 def _form(text: str, tokens: list[str], words: list[Word], said: set[str]) -> str:
     if not tokens:
         return "statement"
-    if tokens[0] in YES_NO and not (tokens[0] in ("can", "could", "would", "will") and tokens[1:2] == ["you"]):
+    begins = tokens[0]
+    if begins in YES_NO and not (begins in ("can", "could", "would", "will") and tokens[1:2] == ["you"]):
         return "yes-no"
     if any(cue.startswith("wh:") for cue in said):
         return "wh"
     if "request:command" in words[0].cues or "request:command" in words[-1].cues:
         return "command"
-    return "yes-no" if text.rstrip().endswith(("?", "까", "요", "？")) else "statement"
+    return "yes-no" if text.rstrip().endswith(("?", "까", "까요", "나요", "가요")) else "statement"
