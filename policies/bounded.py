@@ -1,0 +1,241 @@
+"""Cache policy `bounded`: serves from evidence and keeps the share of wrong answers, over all requests, below
+a bound. What it promises, and on what grounds: `docs/cache-guarantee.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from policies.calibration_curve import CalibrationCurve, Counts
+from policies.calibration_drift import CalibrationDrift, DriftState
+from policies.contrast import LONG_WORDS, indistinct
+from policies.contrast import _long as differ_though_long
+from policies.entry_evidence import EntryEvidence, Outcome
+from policies.protocols import Verifier
+from policies.risk_budget import RiskBudget
+from policies.types import Candidate, Identity, Verdict, Verification
+
+SPENT = 0.85
+"""The part of the allowed error that is spent. The rest is for chance: with it, wrong answers outrun the
+allowance by more than 9.4 at any time with probability .05 at most (`docs/cache-guarantee.md`)."""
+MAX_RISK = 0.25
+"""Nothing is served that is wrong more often than this, though the allowance would pay for it."""
+SHORT_CHARACTERS = 2 * LONG_WORDS
+"""A text of at most so many characters cannot have more than LONG_WORDS words."""
+
+
+class BoundedVerdict(Verdict, frozen=True, kw_only=True):
+    """A verdict, and what is to be learnt from it.
+
+    `considered` is the candidate with the least risk, served or not; `probability` what the verifier said of
+    it and `risk` what came of that; None where the verifier saw none. `explored`: it could have been served.
+    `compare`: whoever generates an answer now should say by `learn` whether the candidate's would have done.
+    """
+
+    considered: Candidate | None = None
+    probability: float | None = None
+    risk: float | None = None
+    explored: bool = False
+    compare: bool = False
+
+    def keeps(self, *, right: bool) -> bool:
+        """Whether the answer generated instead needs a vector of its own, once it is known if the candidate
+        was `right`. If not, it is found by its exact key, and by similarity the candidate is."""
+        return not (right and self.explored)
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """How entry `entry_id` did for a question of which the verifier had said `probability`; 1 where that is
+    not known. `verification` (a served answer, drawn by chance, and one generated anew were compared) and
+    `exploration` (`BoundedVerdict.compare`) teach what is true of all entries. `feedback` teaches of this
+    entry only: users report what is wrong, and seldom what is right.
+    """
+
+    entry_id: int
+    probability: float = 1.0
+    right: bool
+    source: Literal["feedback", "verification", "exploration"]
+
+
+class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
+    """What was learnt. It belongs to one verifier: to the weights as to the space."""
+
+    space: str
+    counts: Counts
+    drift: DriftState
+    evidence: Mapping[int, tuple[Outcome, ...]]
+
+
+class BoundedPolicy:
+    """Serves the candidate with the least risk of being wrong, if the risk budget covers it.
+
+    Risk is an upper bound of P(wrong): what the verifier's probability has meant so far (`counts`, then
+    outcomes), what is known of the entry, and a factor while outcomes contradict. `random` gives numbers in
+    [0, 1). `explore_share`: of the requests that could be served at a risk above the allowance, how many are
+    generated instead to learn from. Not safe under concurrent use.
+    """
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        *,
+        max_error_rate: float,
+        random: Callable[[], float],
+        counts: Counts | None = None,
+        explore_share: float = 0.02,
+    ) -> None:
+        if not 0 <= max_error_rate < 1:
+            raise ValueError(f"max_error_rate {max_error_rate}: expected a share in [0, 1)")
+        if not 0 <= explore_share <= 1:
+            raise ValueError(f"explore_share {explore_share}: expected a share in [0, 1]")
+        self.max_error_rate = max_error_rate
+        self._verifier = verifier
+        self._random = random
+        self._explore_share = explore_share
+        self._curve = CalibrationCurve(counts)
+        self._evidence = EntryEvidence()
+        self._drift = CalibrationDrift()
+        self._budget = RiskBudget(rate=SPENT * max_error_rate, max_risk=MAX_RISK)
+
+    def judge(
+        self,
+        identity: Identity,
+        candidates: Sequence[Candidate],
+        now: float,
+        *,
+        max_error_rate: float | None = None,
+        may_explore: bool = True,
+        in_flight: bool = False,
+    ) -> BoundedVerdict:
+        """Call it once for each request that may be answered by similarity, with no candidates too: each pays
+        for others. `max_error_rate`, where it is smaller than the policy's, tightens for this request: an answer
+        is served only if its own risk is no greater, and the request pays in no more. `in_flight`: a second look of the same request, at answers
+        that are still being made: nothing is paid in, and ids name no entries. `may_explore` is false for a
+        client that takes a cached answer only.
+        """
+        allowed, greatest = self.max_error_rate, self._budget.max_risk
+        if max_error_rate is not None and max_error_rate < allowed:
+            allowed = greatest = max(0.0, max_error_rate)
+        if not in_flight:
+            self._budget.pay_in(SPENT * allowed)
+        best, refused = self._least_risk(
+            identity.text or "", candidates, enough=SPENT * allowed, known=not in_flight
+        )
+        if best is None:
+            return BoundedVerdict(candidate=None, reason=refused or "nothing cached is comparable")
+        why_not = self._why_not(best.risk, greatest)
+        explored = not why_not and may_explore and not in_flight and self._explores(best.risk)
+        if why_not or explored:
+            compare = not in_flight and (explored or self._worth_comparing(best.risk))
+            why_not = why_not or "could be served: explored, generated to learn"
+            return best.verdict(None, why_not, explored=explored, compare=compare)
+        served = best.verdict(best.candidate, f"is within {self._budget.threshold:.4f}")
+        self._budget.take(best.risk)
+        return served
+
+    def learn(self, observation: Observation) -> None:
+        entry_id, probability, right = observation.entry_id, observation.probability, observation.right
+        if observation.source != "feedback":
+            stated = self._evidence.risk(entry_id, probability, self._curve.risk(probability))
+            if stated <= self._budget.max_risk:  # what is never served is no matter of the bound
+                self._drift.learn(stated, right=right)
+            self._curve.learn(probability, right=right)
+        self._evidence.learn(entry_id, probability, right=right)
+
+    def forget(self, entry_ids: Iterable[int]) -> None:
+        """Entries that are gone. What is not told is forgotten in time."""
+        self._evidence.forget(entry_ids)
+
+    def notice(self) -> str:
+        """Empty unless outcomes contradict the calibration; then what was seen and what is done."""
+        return self._drift.notice()
+
+    def state(self) -> PolicyState:
+        """All but the account, which a restart begins anew, at nothing."""
+        return PolicyState(
+            space=self._verifier.space,
+            counts=self._curve.counts,
+            drift=self._drift.state,
+            evidence=self._evidence.state(),
+        )
+
+    def restore(self, state: PolicyState) -> None:
+        """Raises ValueError for what was learnt in another space."""
+        if state.space != self._verifier.space:
+            raise ValueError(f"the state was learnt in space {state.space!r}, not {self._verifier.space!r}")
+        self._curve = CalibrationCurve(state.counts, prior=float("inf"))
+        self._drift.state = state.drift
+        self._evidence.restore(state.evidence)
+
+    def _least_risk(
+        self, asked: str, candidates: Sequence[Candidate], *, enough: float, known: bool
+    ) -> tuple[_Assessed | None, str]:
+        """Of the candidates that no guard refuses; and why the first that one does was refused. Looks no
+        further than the first whose risk is `enough`: its own request pays for it. `known`: they are entries
+        of which something may be known."""
+        best: _Assessed | None = None
+        refused = ""
+        factor = self._drift.factor
+        for candidate in candidates:
+            if difference := _guarded(asked, candidate):
+                refused = refused or f"similarity {candidate.similarity:.3f}, but {difference}"
+                continue
+            said = self._verifier.verify(asked, candidate.text, candidate.similarity)
+            risk = self._curve.risk(said.probability)
+            if known:
+                risk = self._evidence.risk(candidate.entry_id, said.probability, risk)
+            risk = min(1.0, risk * factor)
+            if best is None or risk < best.risk:
+                best = _Assessed(candidate=candidate, said=said, risk=risk)
+            if risk <= enough:
+                break
+        return best, refused
+
+    def _why_not(self, risk: float, greatest: float) -> str:
+        """Empty when it may be served."""
+        if risk > greatest:
+            return f"is above {greatest:.4f}, the greatest for this request"
+        if self._budget.covers(risk):
+            return ""
+        if risk > self._budget.threshold:
+            return f"is above {self._budget.threshold:.4f}, the greatest now"
+        return f"is more than the error budget's {self._budget.balance:.4f}"
+
+    def _explores(self, risk: float) -> bool:
+        return risk > self._budget.rate and self._random() < self._explore_share
+
+    def _worth_comparing(self, risk: float) -> bool:
+        """Of what is hopeless a few too, or a calibration that has become too strict could never recover."""
+        return risk <= self._budget.max_risk or self._random() < self._explore_share
+
+
+class _Assessed(msgspec.Struct, frozen=True, kw_only=True):
+    candidate: Candidate
+    said: Verification
+    risk: float
+
+    def verdict(
+        self, served: Candidate | None, words: str, *, explored: bool = False, compare: bool = False
+    ) -> BoundedVerdict:
+        spoke = f"; {', '.join(self.said.spoke[:2])}" if self.said.spoke else ""
+        return BoundedVerdict(
+            candidate=served,
+            reason=f"risk {self.risk:.4f} (verifier {self.said.probability:.3f}) {words}{spoke}",
+            confidence=1 - self.risk,
+            considered=self.candidate,
+            probability=self.said.probability,
+            risk=self.risk,
+            explored=explored,
+            compare=compare,
+        )
+
+
+def _guarded(asked: str, candidate: Candidate) -> str:
+    """What no verifier is asked about: vectors that tell nothing apart, long texts that differ in a fact."""
+    if difference := indistinct(asked, candidate):
+        return difference
+    if len(asked) <= SHORT_CHARACTERS and len(candidate.text) <= SHORT_CHARACTERS:
+        return ""
+    return differ_though_long(asked.lower().replace("’", "'"), candidate.text.lower().replace("’", "'"))
