@@ -25,24 +25,22 @@ _SHORT_STEM: Final = frozenset(
 )
 """Particles that may follow one syllable: nouns of two syllables end like the others (회의, 휴가, 지도)."""
 _SHORT_NOUNS: Final = frozenset(
-    "개소말새쥐닭곰비눈물불해달별땅집방문길차배돈약밥술떡빵꽃옷책병열뼈간폐위장손발피코귀키나너저"
+    "개소말새쥐닭곰비눈물불해달별땅집방문길차배돈약밥술떡빵꽃옷책병열뼈간폐위장손발피코귀키나너저형왕딸팀앱강산섬금빛"
 )
 """Nouns of one syllable, which 이 and 가 may follow."""
 _PARTICLE: Final = re.compile(
     r"(?:에서부터|으로부터|에서|에게서|한테서|에게|한테|께서|으로|까지|부터|보다|처럼|만큼|마다|밖에|이라는|라는"
     r"|이나|이랑|이란|하고|은|는|이|가|을|를|에|로|의|와|과|도|만|나|랑|란)$"
 )
-_HA: Final = re.compile(
-    r"(?:[하해][가-힣]{0,6}|했[가-힣]{0,5}|할[가-힣]{0,3}|합니[까다]|한[다지]?|함)$"
-)
+_HA: Final = re.compile(r"(?:[하해][가-힣]{0,6}|했[가-힣]{0,5}|할[가-힣]{0,3}|합니[까다]|한[다지]?|함)$")
 """The verb 하다 behind a noun: 설치하려면, 설치해 주세요, 설치할까요, 설치했나요 are all about 설치."""
 _COPULA: Final = re.compile(
-    r"(?:이었나요|였나요|인가요|인가|입니까|입니다|이에요|예요|에요|이야|이죠|이지|인지|인데|일까요?|야|죠|요)$"
+    r"(?:이었나요|였나요|인가요|인가|입니까|입니다|이에요|예요|에요|이야|이죠|이지|인지|인데|일까요?|(?<![어아여])야|죠)$"
 )
 _ENDING: Final = re.compile(
     r"(?:으려면|려면|으려고|려고|으면서|면서|으면|면|어야|아야|어도|아도|어서|아서|[었았]습니[까다]|[었았]나요"
     r"|[었았]어요?|[었았]을까요?|습니[까다]|니[까다]|을까요?|까요?|나요|는지|은지|는데|은데|는가요?|던가요?|네요|군요"
-    r"|지요|어요|아요|으세요|세요|을래요?|래요?|어|아|고|기|게|는|은|을|던)$"
+    r"|지요|어요|아요|으세요|세요|을래요?|래요?|는|은|을|던)$"
 )
 _POLITE: Final = re.compile(
     r"(?:알려|가르쳐|말해|보여|설명해|해|봐|도와)?(?:줘|주세요|줄래|주실|주십시오|주시|주겠|주라|달라)[가-힣]*"
@@ -85,7 +83,12 @@ def part(word: str) -> tuple[str, str]:
         if found is None or not _may_follow(stem[: found.start()], found[0]):
             break
         stem, played = stem[: found.start()], _ROLES.get(found[0], played)
-    return stem if played else _uninflected(stem), played
+    if not played:
+        verb = _uninflected(word)  # 먹어도 is no 먹어 with the particle 도
+        return (verb if verb != word else stem), ""
+    # 고양이 is 고양 with the particle 이 by its form, and so it must be in 고양이를.
+    twofold = len(stem) > 2 and stem[-1] == "이" and final(stem[-2]) > 0
+    return stem[:-1] if twofold else stem, played
 
 
 def _may_follow(stem: str, particle: str) -> bool:
@@ -108,8 +111,8 @@ def _uninflected(word: str) -> str:
     if bare and bare != word and len(bare) >= 2:
         word = bare
     stem = _ENDING.sub("", word)
-    if not stem:
-        return word
+    if not stem or (word[len(stem) :] in ("은", "을") and not final(stem[-1])):
+        return word  # 가을, 마을
     if stem != word and final(stem[-1]) in (_FINAL_L, _FINAL_B) and word[len(stem)] in "까니래":
         return stem[:-1] + chr(ord(stem[-1]) - final(stem[-1]))  # 갈까, 갑니까: 가
     return stem

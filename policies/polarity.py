@@ -77,7 +77,7 @@ def is_negation(word: str) -> bool:
 
 
 def without_prefix(stem: str) -> str:
-    """"lock" of "unlock", "공개" of "비공개"; "" of a word with no such prefix. Of "under" it is "der": what
+    """ "lock" of "unlock", "공개" of "비공개"; "" of a word with no such prefix. Of "under" it is "der": what
     is left says something only where the other text has it as a word."""
     found = _PREFIXED.match(stem)
     return found[1] or found[2] if found else ""

@@ -65,9 +65,7 @@ _KOREAN_NUMBERS: Final = {
 _HALVES: Final = frozenset({"오전", "오후", "아침", "저녁", "밤", "새벽"})
 """Of the day."""
 _MONTHS: Final = {
-    name[:length]: number
-    for number, name in enumerate(_MONTH_NAMES.split(), 1)
-    for length in (3, len(name))
+    name[:length]: number for number, name in enumerate(_MONTH_NAMES.split(), 1) for length in (3, len(name))
 } | {"sept": 9}
 
 

@@ -26,9 +26,7 @@ _LONGEST_WORD: Final = 40
 
 _TOKEN: Final = re.compile(r"[a-z]+(?:'[a-z]+)?|[가-힣]+|[^\W\d_]+|\+\+|#")
 _CAPITALISED: Final = re.compile(r"[A-Z][A-Za-z]*")
-_QUOTED: Final = re.compile(
-    r"`+([^`]+)`+|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']{2,})'(?!\w)|「([^」]+)」"
-)
+_QUOTED: Final = re.compile(r"`+([^`]+)`+|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'([^']{2,})'(?!\w)|「([^」]+)」")
 _CODE: Final = re.compile(
     r"\b(?:\w+\(\)?|\w+_\w+|\w+\.\w{1,5}\b|\w*[a-z][A-Z]\w*)|(?<!\w)--?[a-z][\w-]*|[<>=!]=|[/\\]\w+"
 )
@@ -244,8 +242,8 @@ def _follow(
         parts = PREPOSITIONS.get(token)
         if parts is not None:
             role = parts[1]
-            if order and parts[0]:
-                roles.add((parts[0], order[-1]))
+            before = order[-2:-1] if token == "than" else order[-1:]  # "gold is heavier than lead"
+            roles.update((parts[0], concept) for concept in before if parts[0])
         if len(order) > ORDERED:
             role = ""
         if not word.content:

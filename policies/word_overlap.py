@@ -26,7 +26,7 @@ def overlap(a: Question, b: Question) -> list[float]:
         beginning / longer if longer else 1.0,
         end / longer if longer else 1.0,
         float(shorter == longer and beginning + end == longer - 1),
-        _likeness(only_a, only_b) if fewer else 0.0,
+        _likeness(a.stems - b.stems, b.stems - a.stems) if fewer else 0.0,
         len(only_a) / len(a.concepts) if only_a else 0.0,
         len(only_b) / len(b.concepts) if only_b else 0.0,
         math.log1p(fewer),
