@@ -245,14 +245,10 @@ def _wh(question: Question) -> set[str]:
 def _order(a: Question, b: Question) -> list[float]:
     symmetric = "symmetric:cue" in a.cues and "symmetric:cue" in b.cues
     voice = a.passive != b.passive
-    ends = False
-    share = 0.0
-    if a.order != b.order:
-        share = inversions(a.order, b.order)
-        if share:
-            shared_a = [word for word in a.order if word in b.concepts]
-            shared_b = [word for word in b.order if word in a.concepts]
-            ends = shared_a[0] != shared_b[0] and shared_a[-1] != shared_b[-1]
+    shared_a = [word for word in a.order if word in b.concepts]
+    shared_b = [word for word in b.order if word in a.concepts]
+    share = inversions(shared_a, shared_b) if shared_a != shared_b else 0.0
+    ends = share > 0 and shared_a[0] != shared_b[0] and shared_a[-1] != shared_b[-1]
     return [
         math.log1p(swapped(a.roles, b.roles)),
         share,

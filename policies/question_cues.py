@@ -61,6 +61,7 @@ _KOREAN: Final = {
     "scope:previous": "이전|지난",
     "scope:half": "절반|반$",
     "scope:always": "항상|언제나|늘$",
+    "voice:passive": "의해|당하|당한|당했",
     "symmetric:cue": "차이|비교|거리|사이|공통|관계",
     "request:command": ".*(?:줘|주세요|줄래|주십시오|달라)|.*(?:하라|시오|해라)$|알려",
 }

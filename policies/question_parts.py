@@ -35,10 +35,11 @@ _CODE_MARK: Final = re.compile(r"[(_\\/<>=.-]")
 _HANGUL: Final = re.compile(r"[가-힣]+")
 
 
-class Word(msgspec.Struct, frozen=True, kw_only=True):
+class Word(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A word by itself. `stem`: without its endings; `concept`: one name for all its synonyms; `content`: it
     carries a fact; `negates`; `bare`: its stem without un-, dis-, 비 ...; `poles` and `opposed`: by which
-    names it has opposites, and these; `cues`; `role`: of a Korean particle; `unit`: of a unit."""
+    names it has opposites, and these; `cues`; `role`: of a Korean particle; `unit`: of a unit; `marked`: it
+    negates, or has a unit, opposites or a prefix."""
 
     stem: str
     concept: str
@@ -50,6 +51,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True):
     cues: tuple[str, ...]
     role: str
     unit: str
+    marked: bool
     trigrams: frozenset[str]
 
 
@@ -82,7 +84,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     code: frozenset[str]
     trigrams: frozenset[str]
     hangul: float
-    length: int
 
 
 def clip(text: str) -> str:
@@ -134,7 +135,7 @@ def read_word(token: str) -> Word:
     said = cues(token if not token.isascii() else whole)
     if token.endswith("'ll"):
         said = (*said, "tense:future")
-    negates = polarity.is_negation(token)
+    negates, bare = polarity.is_negation(token), polarity.without_prefix(stem)
     unit = UNITS[whole][1] if whole in UNITS and len(whole) > 1 else CURRENCIES.get(whole, "")
     asks = any(cue.startswith("wh:") for cue in said) and whole not in ("이유", "방법")
     return Word(
@@ -142,12 +143,13 @@ def read_word(token: str) -> Word:
         concept=_CONCEPTS.get(stem, stem),
         content=not (function or negates or asks or whole in PREPOSITIONS),
         negates=negates,
-        bare=polarity.without_prefix(stem),
+        bare=bare,
         poles=frozenset(poles),
         opposed=opposed,
         cues=said,
         role=role,
         unit=unit,
+        marked=bool(poles or negates or bare or unit),
         trigrams=frozenset([f" {token} "[i : i + 3] for i in range(len(token))]),
     )
 
@@ -163,6 +165,7 @@ def read(text: str) -> Question:
     words = [read_word(token) for token in tokens]
     said, negated, order, roles = _follow(tokens, words)
     content = [word for word in words if word.content]
+    marked = [word for word in words if word.marked]
     letters = sum(map(len, tokens))
     names, camel = _names(text)
     has_code = camel or _CODE_MARK.search(text, 0, len(text) - 1)  # a full stop at the end is none
@@ -174,24 +177,23 @@ def read(text: str) -> Question:
         concepts=frozenset([word.concept for word in content]),
         concept_of={word.stem: word.concept for word in content},
         order=tuple(order[:ORDERED]),
-        bare={word.stem: word.bare for word in words if word.bare},
-        poles=frozenset([pole for word in words for pole in word.poles]),
-        opposed={pole: word.opposed for word in words for pole in word.poles},
-        negations=sum([word.negates for word in words]),
+        bare={word.stem: word.bare for word in marked if word.bare},
+        poles=frozenset([pole for word in marked for pole in word.poles]),
+        opposed={pole: word.opposed for word in marked for pole in word.poles},
+        negations=sum([word.negates for word in marked]),
         negated=frozenset(negated),
         cues=frozenset(said),
         roles=frozenset(roles),
-        passive=_is_passive(tokens, said),
+        passive=english_words.is_passive(tokens) if "voice:is" in said else "voice:passive" in said,
         form=_form(text, tokens, words, said),
         quantities=_numbered(counted) if counted else frozenset(),
-        units=frozenset([word.unit for word in words if word.unit]),
+        units=frozenset([word.unit for word in marked if word.unit]),
         names=frozenset([name.lower() for name in names]),
         acronyms=frozenset([name.lower() for name in names if len(name) > 1 and name.isupper()]),
         quoted=frozenset(["".join(groups) for groups in _QUOTED.findall(text)]) if is_quoted else _NONE,
         code=frozenset(_CODE.findall(text)) if has_code else _NONE,
         trigrams=_NONE.union(*[word.trigrams for word in words]),
         hangul=0.0 if text.isascii() or not letters else sum(map(len, _HANGUL.findall(text))) / letters,
-        length=len(text),
     )
 
 
@@ -275,12 +277,6 @@ def _numbered(found: tuple[Quantity, ...]) -> frozenset[tuple[Quantity, int]]:
         numbered.append((quantity, seen[quantity]))
         seen[quantity] += 1
     return frozenset(numbered)
-
-
-def _is_passive(tokens: list[str], said: set[str]) -> bool:
-    if "voice:is" in said:
-        return english_words.is_passive(tokens)
-    return any(token.startswith(("의해", "당하", "당한", "당했")) for token in tokens)
 
 
 def _form(text: str, tokens: list[str], words: list[Word], said: set[str]) -> str:

@@ -22,7 +22,7 @@ def overlap(a: Question, b: Question) -> list[float]:
         *_shares(a.stems, b.stems),
         *_shares(a.concepts, b.concepts),
         *_shares(a.trigrams, b.trigrams),
-        float(words_a == words_b or (shorter == longer and sorted(words_a) == sorted(words_b))),
+        float(a.all_words == b.all_words and shorter == longer and sorted(words_a) == sorted(words_b)),
         beginning / longer if longer else 1.0,
         end / longer if longer else 1.0,
         float(shorter == longer and beginning + end == longer - 1),
