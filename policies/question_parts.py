@@ -282,11 +282,12 @@ def _numbered(found: tuple[Quantity, ...]) -> frozenset[tuple[Quantity, int]]:
 def _form(text: str, tokens: list[str], words: list[Word], said: set[str]) -> str:
     if not tokens:
         return "statement"
-    begins = tokens[0]
-    if begins in YES_NO and not (begins in ("can", "could", "would", "will") and tokens[1:2] == ["you"]):
+    # "Can you explain it" is a request, "can you freeze it" a question.
+    asked_to = tokens[1:2] == ["you"] and "request:command" in said
+    if tokens[0] in YES_NO and not asked_to:
         return "yes-no"
     if any(cue.startswith("wh:") for cue in said):
         return "wh"
-    if "request:command" in words[0].cues or "request:command" in words[-1].cues:
+    if asked_to or "request:command" in words[0].cues or "request:command" in words[-1].cues:
         return "command"
     return "yes-no" if text.rstrip().endswith(("?", "까", "까요", "나요", "가요")) else "statement"
