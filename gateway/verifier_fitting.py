@@ -112,9 +112,9 @@ def calibrate(raw: FloatArray, same: Labels, weight: FloatArray) -> tuple[FloatA
     if len(steps) == 1:  # the score tells nothing: one level
         _, score, share = steps[0]
         return np.array([score - 1, score]), np.array([share, share])
-    points = [(score, share) for _, score, share in steps]
-    apart = [points[0]] + [b for a, b in zip(points, points[1:], strict=False) if b[0] > a[0]]
-    return np.array([score for score, _ in apart]), np.array([share for _, share in apart])
+    apart = dict.fromkeys(score for _, score, _ in steps)  # two bins of one score alone are one point
+    apart |= {score: share for _, score, share in steps}
+    return np.array(list(apart)), np.array(list(apart.values()))
 
 
 def _pooled(a: tuple[float, float, float], b: tuple[float, float, float]) -> tuple[float, float, float]:

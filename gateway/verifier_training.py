@@ -1,6 +1,6 @@
 """Trains a verifier: features of pairs, trees, calibration, and how good it is on pairs held out.
 
-`python -m gateway.verifier_training DATA OUT CACHE` makes the shipped weights from the folder of public pairs.
+`python -m gateway.verifier_training DATA OUT CACHE` makes the shipped weights of the public pairs in DATA.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,14 +33,14 @@ from gateway.verifier_fitting import (
 from gateway.verifier_weights import write_weights
 from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION, pair_features
 from policies.tree_ensemble import FloatArray, TreeEnsemble
-from policies.tree_verifier import VerifierWeights
+from policies.tree_verifier import TreeVerifier, VerifierWeights
 
 MIN_PAIRS: Final = 500
 MIN_OF_EACH: Final = 100
 """Fewer labelled pairs than MIN_PAIRS, or fewer of either answer than this, train nothing worth trusting."""
 MIN_IN_PART: Final = 20
 """Of either answer, of what is held out for the calibration and for the figures."""
-SHARES: Final = (0.01, 0.05)
+SHARES: Final = (0.01, 0.05, 0.1)
 """Of the pairs that are not the same: at these shares let through, the recall is measured."""
 _EDIT_SHARE: Final = 0.2  # of the labelled pairs in training: more and the recall of real pairs falls
 _EDIT_WEIGHT: Final = 0.5
@@ -48,7 +48,7 @@ _EDIT_WEIGHT: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Pairs with what is known of them: `features` float64 (N, F), `same` bool (N,), `weight` float64 (N,)."""
+    """N pairs: `features` float64 (N, F), `same` bool (N,), `weight` float64 (N,)."""
 
     pairs: Sequence[Pair]
     features: FloatArray
@@ -108,7 +108,8 @@ def train(
     """
     require_scikit_learn()
     vectors = _vectors(embedder, texts_of(parts), cache, advance)
-    learnt, held, judged = (measure(parts[part], vectors) for part in ("train", "calibrate", "evaluate"))
+    learnt, held = (measure(_turned(parts[part]), vectors) for part in ("train", "calibrate"))
+    judged = measure(parts["evaluate"], vectors)
     trees = fit_trees(learnt.features, learnt.same, learnt.weight, seed)
     ensemble = TreeEnsemble(trees, len(PAIR_FEATURES))
     raw, probability = calibrate(held.scores(ensemble), held.same, held.weight)
@@ -166,7 +167,8 @@ def figures(judged: Measured, trees: TreeEnsemble) -> dict[str, Any]:
         rows = labelled if source == "all labelled" else sources == source
         same = judged.same[rows]
         if same.any() and not same.all():
-            found[source] = {"same": int(same.sum()), "not_same": int((~same).sum())} | {
+            counts = {"shares": SHARES, "same": int(same.sum()), "not_same": int((~same).sum())}
+            found[source] = counts | {
                 name: [round(recall_at(of[rows], same, share), 4) for share in SHARES]
                 for name, of in scores.items()
             }
@@ -181,6 +183,15 @@ def figures(judged: Measured, trees: TreeEnsemble) -> dict[str, Any]:
     return found
 
 
+def measured(pairs: Sequence[Pair], verifier: TreeVerifier, embedder: Embedder) -> dict[str, Any]:
+    """The `figures` of a verifier on somebody's pairs. Raises VerifierDataError when they are all the same or
+    all not, and EmbedderError."""
+    if len({pair.same for pair in pairs}) < 2:
+        raise VerifierDataError("pairs that are the same and pairs that are not are both needed")
+    vectors = _vectors(embedder, texts_of({"evaluate": list(pairs)}), None, lambda done: None)
+    return figures(measure(pairs, vectors), verifier.trees)
+
+
 def _enough(pairs: Sequence[Pair]) -> None:
     same = sum(pair.same for pair in pairs)
     if len(pairs) < MIN_PAIRS or min(same, len(pairs) - same) < MIN_OF_EACH:
@@ -188,6 +199,11 @@ def _enough(pairs: Sequence[Pair]) -> None:
             f"{len(pairs)} pairs, {same} of them the same: at least {MIN_PAIRS} are needed, "
             f"{MIN_OF_EACH} of them the same and {MIN_OF_EACH} not"
         )
+
+
+def _turned(pairs: Sequence[Pair]) -> list[Pair]:
+    """Every other pair the other way round: which question comes first must teach nothing."""
+    return [replace(pair, a=pair.b, b=pair.a) if row % 2 else pair for row, pair in enumerate(pairs)]
 
 
 def _vectors(

@@ -41,7 +41,7 @@ class TreeVerifier:
     def __init__(self, weights: VerifierWeights) -> None:
         _check(weights)
         self._weights = weights
-        self._trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
+        self.trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
 
     @property
     def space(self) -> str:
@@ -59,12 +59,12 @@ class TreeVerifier:
 
     def raw_score(self, asked: str, cached: str, similarity: float) -> float:
         """The log-odds before the calibration: they rank pairs as `verify` does, without its ties."""
-        return self._trees.score(pair_features(asked, cached, similarity))
+        return self.trees.score(pair_features(asked, cached, similarity))
 
     def verify(self, asked: str, cached: str, similarity: float) -> Verification:
         features = pair_features(asked, cached, similarity)
-        moved = self._trees.contributions(features)
-        probability = self.calibrated(self._trees.baseline + float(moved.sum()))
+        moved = self.trees.contributions(features)
+        probability = self.calibrated(self.trees.baseline + float(moved.sum()))
         return Verification(probability=probability, spoke=_spoke(features, moved))
 
     def calibrated(self, raw: float) -> float:
@@ -94,8 +94,9 @@ def _check(weights: VerifierWeights) -> None:
 def _spoke(features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
     """What is true of the pair and moved the score most, each thing once however many features tell of it."""
     said: dict[str, None] = {}
-    for column in np.argsort(-np.abs(moved), kind="stable"):
-        if len(said) == _MOST_SPOKEN or abs(moved[column]) < _LEAST_MOVE:
+    size = np.abs(moved).tolist()
+    for column in sorted(range(len(size)), key=size.__getitem__, reverse=True):
+        if len(said) == _MOST_SPOKEN or size[column] < _LEAST_MOVE:
             break
         words = SPOKEN.get(PAIR_FEATURES[column])
         if words and features[column] > 0:
