@@ -19,7 +19,7 @@ from policies.types import Candidate, Identity, Verdict, Verification
 
 SPENT = 0.85
 """The part of the allowed error that is spent. The rest is for chance: with it, wrong answers outrun the
-allowance by more than 9.4 at any time with probability .05 at most (`docs/cache-guarantee.md`)."""
+allowance by more than 9.5 at any time with probability .05 at most (`docs/cache-guarantee.md`)."""
 MAX_RISK = 0.25
 """Nothing is served that is wrong more often than this, though the allowance would pay for it."""
 SHORT_CHARACTERS = 2 * LONG_WORDS
@@ -110,8 +110,8 @@ class BoundedPolicy:
         in_flight: bool = False,
     ) -> BoundedVerdict:
         """Call it once for each request that may be answered by similarity, with no candidates too: each pays
-        for others. `max_error_rate`, where it is smaller than the policy's, tightens for this request: an answer
-        is served only if its own risk is no greater, and the request pays in no more. `in_flight`: a second look of the same request, at answers
+        for others. `max_error_rate` counts where it is smaller than the policy's: this request is served only
+        at a risk no greater, and pays in no more. `in_flight`: a second look of the same request, at answers
         that are still being made: nothing is paid in, and ids name no entries. `may_explore` is false for a
         client that takes a cached answer only.
         """

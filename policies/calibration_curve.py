@@ -6,6 +6,10 @@ import math
 from collections.abc import Iterable
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
 
 STEPS = 25
 """Doubt is 1 − probability. Step k holds doubts in (2^(−(k+1)/2), 2^(−k/2)], the last one all smaller ones
@@ -40,12 +44,14 @@ def step(probability: float) -> int:
     return min(STEPS - 1, int(_sureness(probability)))
 
 
-def upper_bound(rate: float, total: float, z: float) -> float:
-    """Of the true rate, when `rate` was seen in `total` outcomes: Wilson's, `z` deviations up. 1 for none."""
-    if total <= 0:
-        return 1.0
-    spread = z * math.sqrt(rate * (1 - rate) / total + z * z / (4 * total * total))
-    return min(1.0, (rate + z * z / (2 * total) + spread) / (1 + z * z / total))
+def upper_bound(wrong: FloatArray, total: FloatArray, z: float) -> FloatArray:
+    """Of the true rate where `wrong` of `total` outcomes were seen: Wilson's (1927), `z` deviations up. 1 for
+    none. Arrays of one shape."""
+    n = np.maximum(total, 1e-12)
+    rate = np.clip(wrong / n, 0.0, 1.0)
+    spread = z * np.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
+    bound = np.minimum(1.0, (rate + z * z / (2 * n) + spread) / (1 + z * z / n))
+    return np.where(total > 0, bound, 1.0)
 
 
 class CalibrationCurve:
@@ -104,17 +110,11 @@ class CalibrationCurve:
         """A step's risk is at most that of any more doubtful one, and so at most the rate of any run of steps
         that ends in it: the least of the bounds that those runs give. Runs that go on beyond it would not do
         (isotonic regression pools them): many good outcomes of sure steps say nothing of a doubtful one."""
-        bounds: list[float] = []
-        for k in range(STEPS):
-            least = bounds[-1] if bounds else 1.0
-            wrong = total = 0.0
-            for j in range(k, -1, -1):
-                wrong += self._wrong[j]
-                total += self._wrong[j] + self._right[j]
-                if total:
-                    least = min(least, upper_bound(wrong / total, total, self._z))
-            bounds.append(least)
-        return bounds
+        before_w, before_r = (np.cumsum([0.0, *counts]) for counts in (self._wrong, self._right))
+        wrong = before_w[1:, None] - before_w[None, :-1]  # [k, j]: of the steps from j to k
+        total = wrong + before_r[1:, None] - before_r[None, :-1]
+        bounds = upper_bound(wrong, np.tril(total), self._z)
+        return list(np.minimum.accumulate(bounds.min(axis=1)).tolist())
 
 
 def _sureness(probability: float) -> float:

@@ -11,7 +11,7 @@ PER_ENTRY = 8
 RIGHT = 0.25
 """How much a right answer counts, where a wrong one counts 1. That most are right is in the shared risk, and
 an entry's right ones are often one question asked again. Counted in full they were believed too much: where
-entries did not differ, .94 of the allowed error was made, and .72 so, when .85 was to be spent."""
+entries did not differ, .91 of the allowed error was made, and .74 so, when .85 was to be spent."""
 
 Outcome = tuple[float, bool]
 """The verifier's probability when the entry was looked at, and whether its answer was right."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -27,9 +28,7 @@ class FakeVerifier:
 
 def candidate(probability: float, entry_id: int = 1, text: str = "cached") -> Candidate:
     """One of which `FakeVerifier` says `probability`."""
-    return Candidate(
-        entry_id=entry_id, similarity=1 - float(np.sqrt(1 - probability)), text=text, created_at=NOW
-    )
+    return Candidate(entry_id=entry_id, similarity=1 - math.sqrt(1 - probability), text=text, created_at=NOW)
 
 
 class Asked(NamedTuple):

@@ -163,9 +163,9 @@ def test_a_client_may_tighten_the_bound_and_not_loosen_it() -> None:
 
 def test_a_tight_request_is_searched_for_a_candidate_that_suffices() -> None:
     one = policy(quiet=1000)
-    near = [candidate(0.996, 1), candidate(SURE, 2)]
+    near = [candidate(0.9985, 1), candidate(SURE, 2)]
     assert one.judge(IDENTITY, near, NOW).considered == near[0]
-    assert one.judge(IDENTITY, near, NOW, max_error_rate=0.005).candidate == near[1]
+    assert one.judge(IDENTITY, near, NOW, max_error_rate=0.003).candidate == near[1]
 
 
 def test_a_tight_request_pays_for_no_other() -> None:

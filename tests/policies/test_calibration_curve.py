@@ -45,11 +45,13 @@ def test_counting() -> None:
 
 
 def test_the_upper_bound_is_wilsons() -> None:
-    assert upper_bound(0.0, 100, 1.645) == pytest.approx(1.645**2 / (100 + 1.645**2))
-    assert upper_bound(0.1, 50, 1.96) == pytest.approx(0.2136, abs=1e-4)  # 5 of 50: .0435 to .2136 at 95 %
-    assert upper_bound(0.3, 0, 1.0) == 1.0
-    assert upper_bound(1.0, 10, 2.0) == pytest.approx(1.0)
-    assert upper_bound(0.2, 1e9, 2.0) == pytest.approx(0.2, abs=1e-4)
+    wrong, total = np.array([0.0, 5, 0, 10, 2e8]), np.array([100.0, 50, 0, 10, 1e9])
+    found = upper_bound(wrong, total, 1.96)
+    assert found[0] == pytest.approx(1.96**2 / (100 + 1.96**2))
+    assert found[1] == pytest.approx(0.2136, abs=1e-4)  # 5 of 50: .0435 to .2136 at 95 %
+    assert found[2] == 1.0
+    assert found[3] == pytest.approx(1.0)
+    assert found[4] == pytest.approx(0.2, abs=1e-4)
 
 
 @pytest.mark.parametrize("bad", [(1.0,) * (STEPS - 1), (-1.0,) * STEPS, (math.nan,) * STEPS])
