@@ -86,8 +86,8 @@ PAIR_FEATURES: Final[tuple[str, ...]] = (
     "symmetric",  # both compare or join, so that order hardly matters: "difference between A and B"
     # What must be the same to the letter.
     "quoted_differs",  # quoted texts
-    "code_differs",  # identifiers, flags, file names, paths
-    "quoted_missing",  # quoted or code on one side only
+    "code_differs",  # identifiers, flags, file names, paths, operators, emoji
+    "quoted_missing",  # quoted, code or a minus on one side only
     # Form of the words on one side only.
     "endings_differ",  # on one side only: -est, -er, -ly
     # Language.
@@ -125,7 +125,7 @@ SPOKEN: Final[Mapping[str, str]] = MappingProxyType(
         "inversions": "the words are in another order",
         "same_words": "the words are the same",
         "quoted_differs": "the quoted texts differ",
-        "code_differs": "the code differs",
+        "code_differs": "the code or the signs differ",
         "replaced": "the subjects differ",
         "asked_only": "the stored question lacks words of this one",
         "cached_only": "the stored question has words beyond this one's",

@@ -30,6 +30,8 @@ _QUOTED: Final = re.compile(r"`+([^`]+)`+|\"([^\"]+)\"|“([^”]+)”|(?<!\w)'(
 _CODE: Final = re.compile(
     r"\b(?:\w+\(\)?|\w+_\w+|\w+\.\w{1,5}\b|\w*[a-z][A-Z]\w*)|(?<!\w)--?[a-z][\w-]*|[<>=!]=|[/\\]\w+"
 )
+_SYMBOL: Final = re.compile(r"[+*^=<>|&~\u2190-\u2bff\U0001f000-\U0001faff]|(?<!\w)-(?!\w)")
+"""Operators, arrows, emoji, and a minus that joins no words: no word stands for them."""
 _QUOTE_MARK: Final = re.compile(r"[`\"“'「]")
 _CODE_MARK: Final = re.compile(r"[(_\\/<>=.-]")
 _HANGUL: Final = re.compile(r"[가-힣]+")
@@ -191,7 +193,7 @@ def read(text: str) -> Question:
         names=frozenset([name.lower() for name in names]),
         acronyms=frozenset([name.lower() for name in names if len(name) > 1 and name.isupper()]),
         quoted=frozenset(["".join(groups) for groups in _QUOTED.findall(text)]) if is_quoted else _NONE,
-        code=frozenset(_CODE.findall(text)) if has_code else _NONE,
+        code=frozenset(_SYMBOL.findall(rest) + (_CODE.findall(text) if has_code else [])),
         trigrams=_NONE.union(*[word.trigrams for word in words]),
         hangul=0.0 if text.isascii() or not letters else sum(map(len, _HANGUL.findall(text))) / letters,
     )
