@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 
-class Quantity(msgspec.Struct, frozen=True, kw_only=True):
+class Quantity(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`kind`: number, measure, money, date, time or id. `value`: its one spelling. `unit`: of measures the
     unit all of its kind are counted in (m for mm and km), of money the currency, else ""."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from functools import lru_cache
 from typing import Final
 
@@ -57,7 +56,7 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     trigrams: frozenset[str]
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One text, read. `stems` and `concepts` are of content words alone; `order` are those concepts as they
     stand, words joined by "and" or "or" sorted; `negated` the words that a negation is next to; `words` all
     words; `kinds` by content stem: "name", "most", "more" or "manner" where its form says so; `form`:
@@ -273,11 +272,12 @@ def _follow(
 
 def _numbered(found: tuple[Quantity, ...]) -> frozenset[tuple[Quantity, int]]:
     """A multiset as a set: each with how many of its like stand before it."""
-    seen: Counter[Quantity] = Counter()
+    seen: dict[Quantity, int] = {}
     numbered = []
     for quantity in found:
-        numbered.append((quantity, seen[quantity]))
-        seen[quantity] += 1
+        before = seen.get(quantity, 0)
+        numbered.append((quantity, before))
+        seen[quantity] = before + 1
     return frozenset(numbered)
 
 
