@@ -157,7 +157,7 @@ class CacheLookup:
         """What the policy says of answers that are not there yet."""
         if not candidates or identity.text is None or self._settings.policy.mode != "on":
             return Verdict(candidate=None, reason="nothing comparable is being answered")
-        return self._policy.judge(identity, candidates, self._clock())
+        return self._policy.judge(identity, candidates, self._clock(), in_flight=True)
 
     def why_bypassed(self, request: Request) -> str:
         if self._cache is None:

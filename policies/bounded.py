@@ -10,8 +10,7 @@ import msgspec
 
 from policies.calibration_curve import CalibrationCurve, Counts
 from policies.calibration_drift import CalibrationDrift, DriftState
-from policies.contrast import LONG_WORDS, indistinct
-from policies.contrast import _long as differ_though_long
+from policies.contrast import differ_though_long, indistinct
 from policies.entry_evidence import EntryEvidence, Outcome
 from policies.protocols import Verifier
 from policies.risk_budget import RiskBudget
@@ -22,8 +21,6 @@ SPENT = 0.85
 allowance by more than 9.5 at any time with probability .05 at most (`docs/cache-guarantee.md`)."""
 MAX_RISK = 0.25
 """Nothing is served that is wrong more often than this, though the allowance would pay for it."""
-SHORT_CHARACTERS = 2 * LONG_WORDS
-"""A text of at most so many characters cannot have more than LONG_WORDS words."""
 
 
 class BoundedVerdict(Verdict, frozen=True, kw_only=True):
@@ -234,8 +231,4 @@ class _Assessed(msgspec.Struct, frozen=True, kw_only=True):
 
 def _guarded(asked: str, candidate: Candidate) -> str:
     """What no verifier is asked about: vectors that tell nothing apart, long texts that differ in a fact."""
-    if difference := indistinct(asked, candidate):
-        return difference
-    if len(asked) <= SHORT_CHARACTERS and len(candidate.text) <= SHORT_CHARACTERS:
-        return ""
-    return differ_though_long(asked.lower().replace("’", "'"), candidate.text.lower().replace("’", "'"))
+    return indistinct(asked, candidate) or differ_though_long(asked, candidate.text)

@@ -52,14 +52,14 @@ _KOREAN = _pairs(opposites.KOREAN)
 
 def contrast(asked: str, cached: str) -> str:
     """What the two differ in, in words fit for a header; "" when nothing was found. Symmetric."""
-    a, b = asked.lower().replace("’", "'"), cached.lower().replace("’", "'")
+    a, b = _plain(asked), _plain(cached)
     words_a, words_b = _WORD.findall(a), _WORD.findall(b)
     return (
         _numbers(words_a, words_b)
         or _negation(a, b)
         or _opposites(words_a, words_b)
         or _order(words_a, words_b)
-        or _long(a, b)
+        or differ_though_long(asked, cached)
     )
 
 
@@ -118,10 +118,20 @@ def _order(a: Sequence[str], b: Sequence[str]) -> str:
     return "the same words in another order" if a != b and sorted(a) == sorted(b) else ""
 
 
-def _long(a: str, b: str) -> str:
-    words_a, words_b = Counter(_ANY_WORD.findall(a)), Counter(_ANY_WORD.findall(b))
-    long = max(len(a), len(b)) > LONG_CHARACTERS or max(words_a.total(), words_b.total()) > LONG_WORDS
-    if not long or all(map(_is_function_word, (words_a - words_b) + (words_b - words_a))):
+def _plain(text: str) -> str:
+    return text.lower().replace("’", "'")
+
+
+def differ_though_long(asked: str, cached: str) -> str:
+    """Of long texts, whether they differ in a fact; "" where they do not, and for short ones."""
+    longer = max(len(asked), len(cached))
+    if longer <= 2 * LONG_WORDS:  # too short for so many words
+        return ""
+    words_a, words_b = _ANY_WORD.findall(_plain(asked)), _ANY_WORD.findall(_plain(cached))
+    if longer <= LONG_CHARACTERS and max(len(words_a), len(words_b)) <= LONG_WORDS:
+        return ""
+    only_a, only_b = Counter(words_a) - Counter(words_b), Counter(words_b) - Counter(words_a)
+    if all(map(_is_function_word, only_a + only_b)):
         return ""
     return "they are long and differ in more than function words"
 

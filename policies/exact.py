@@ -10,5 +10,7 @@ from policies.types import Candidate, Identity, Verdict
 class ExactPolicy:
     """Only the exact look-up, which comes before any policy, may serve."""
 
-    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
+    def judge(
+        self, identity: Identity, candidates: Sequence[Candidate], now: float, *, in_flight: bool = False
+    ) -> Verdict:
         return Verdict(candidate=None, reason="policy exact serves equal requests only")

@@ -11,9 +11,13 @@ from policies.types import Candidate, Identity, Query, Verdict, Verification
 class CachePolicy(Protocol):
     """Says whether one of the nearest entries may answer the question."""
 
-    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
+    def judge(
+        self, identity: Identity, candidates: Sequence[Candidate], now: float, *, in_flight: bool = False
+    ) -> Verdict:
         """`candidates` are ordered by similarity, highest first, all from the identity's partition and
-        unexpired. `now` is in Unix seconds."""
+        unexpired. `now` is in Unix seconds. Called once for each request that may be answered by similarity,
+        without candidates too; `in_flight`: a second look of the same request, at answers that are still
+        being made, whose ids name no entries."""
         ...
 
 

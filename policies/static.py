@@ -20,7 +20,9 @@ class StaticPolicy:
             raise ValueError(f"min_similarity {min_similarity}: expected a cosine in [-1, 1]")
         self.min_similarity = min_similarity
 
-    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
+    def judge(
+        self, identity: Identity, candidates: Sequence[Candidate], now: float, *, in_flight: bool = False
+    ) -> Verdict:
         if not candidates:
             return Verdict(candidate=None, reason="nothing cached is comparable")
         refused = ""
