@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from embeddings.protocols import FloatMatrix
 from gateway.router_data import SourceFile
-from gateway.verifier_edits import CHANGES, names_in, rename, reword
+from gateway.verifier_edits import CHANGES, Edit, direct, names_in, rename, reword
 
 Part = Literal["train", "calibrate", "evaluate"]
 _BLOCK = 1024  # rows of similarities held at once
@@ -114,28 +115,34 @@ def nearest_of_other_classes(
 
 
 def edited(texts: Sequence[str], rng: np.random.Generator, each: int, weight: float = 1.0) -> list[Pair]:
-    """At most `each` pairs of every kind of change, and as many harmless ones as there are of all kinds
-    together, made of `texts` in an order drawn with `rng`."""
+    """At most `each` pairs of every kind of change, made of `texts` in an order drawn with `rng`, and beside
+    each a harmless edit of the same text: what the text is like must not tell the two apart."""
     order = [texts[int(i)] for i in rng.permutation(len(texts))]
     names = names_in(texts)
-    pairs: list[Pair] = []
+    changes: list[Pair] = []
     for kind, change in CHANGES.items():
-        made = 0
-        for text in order:
-            if made == each:
-                break
-            changed = rename(text, rng, names) if kind == "name" else change(text, rng)
-            if changed:
-                made += 1
-                pairs.append(Pair(a=text, b=changed, same=False, source=f"edit-{kind}", weight=weight))
+        made = list(islice(_changed(kind, change, order, names, rng), each))
+        changes += [Pair(a=a, b=b, same=False, source=f"edit-{kind}", weight=weight) for a, b in made]
         order = order[each:] + order[:each]  # the kinds begin with different texts
-    changes = len(pairs)
-    for text in order:
-        if len(pairs) == 2 * changes:
-            break
-        if changed := reword(text, rng):
-            pairs.append(Pair(a=text, b=changed, same=True, source="edit-harmless", weight=weight))
-    return pairs
+    harmless = [
+        Pair(a=pair.a, b=again, same=True, source="edit-harmless", weight=weight)
+        for pair in changes
+        if (again := reword(pair.a, rng))
+    ]
+    return changes + harmless
+
+
+def _changed(
+    kind: str, change: Edit, texts: Sequence[str], names: Sequence[str], rng: np.random.Generator
+) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        if edit := rename(text, rng, names) if kind == "name" else change(text, rng):
+            yield text, edit
+    if kind == "direction":
+        for text in texts:
+            directed = direct(text, rng)
+            if edit := change(directed, rng):
+                yield directed, edit
 
 
 def _object(where: str, line: str) -> Mapping[str, Any]:

@@ -103,6 +103,16 @@ _SWAPPED: Final = (
     r"(?P<l>^|\s)(?P<a>[가-힣a-zA-Z0-9]+)(?P<m>에서) (?P<b>[가-힣a-zA-Z0-9]+)(?P<r>으로|로|까지)(?![가-힣])",
     r"(?P<l>^|\s)(?P<a>[가-힣a-zA-Z0-9]+?)(?P<m>이|가) (?P<b>[가-힣a-zA-Z0-9]+?)(?P<r>에게|한테)(?![가-힣])",
 )  # fmt: skip
+_DIRECTIONS: Final = (
+    "{text} from {a} to {b}",
+    "{text} when I switch from {a} to {b}",
+    "{text} to move {a} into {b}",
+)
+_KOREAN_DIRECTIONS: Final = (
+    "{a}에서 {b}까지 {text}",
+    "{a}에서 {b}로 갈 때 {text}",
+    "{a}에서 {b}로 바꾸면 {text}",
+)
 _KOREAN_OPPOSITES: Final = """
     많은 적은; 많아 적어; 많이 조금; 높은 낮은; 높여줘 낮춰줘; 켜줘 꺼줘; 켜 꺼; 켜면 끄면; 켤 끌; 큰 작은;
     크게 작게; 늘려 줄여; 열어 닫아; 올려 내려; 좋은 나쁜; 더운 추운; 쉬운 어려운; 비싼 저렴한; 빠른 느린;
@@ -214,6 +224,18 @@ def swap(text: str, rng: np.random.Generator) -> str | None:
     match = _pick(found, rng)
     (a, end_a), (b, end_b) = match.span("a"), match.span("b")
     return text[:a] + match["b"] + text[end_a:b] + match["a"] + text[end_b:]
+
+
+def direct(text: str, rng: np.random.Generator) -> str:
+    """The text with a direction added, between two names of one sort: few questions have one to swap."""
+    sorts = [sort for sort in _SORTS if _korean(sort[0]) == _korean(text)]
+    sort = _pick(sorts, rng)
+    a = _pick(sort, rng)
+    b = _other(sort, a, rng)
+    if _korean(text):
+        return _pick(_KOREAN_DIRECTIONS, rng).format(a=a, b=b, text=text)
+    bare = text.rstrip(" ?.!")
+    return _pick(_DIRECTIONS, rng).format(a=a, b=b, text=bare) + text[len(bare) :]
 
 
 def _sides(match: re.Match[str]) -> tuple[str, str]:

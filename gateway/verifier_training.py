@@ -23,6 +23,7 @@ from gateway.router_embeddings import embed
 from gateway.verifier_corpus import Parts, read_corpus
 from gateway.verifier_data import Pair, VerifierDataError, edited, groups, part_of
 from gateway.verifier_fitting import (
+    TREES,
     Labels,
     calibrate,
     fit_trees,
@@ -42,6 +43,12 @@ MIN_IN_PART: Final = 20
 """Of either answer, of what is held out for the calibration and for the figures."""
 SHARES: Final = (0.01, 0.05, 0.1)
 """Of the pairs that are not the same: at these shares let through, the recall is measured."""
+PROBES: Final = (
+    ("How do I send 5 files from Rome to Milan?", "Can I not send 6 files from Milan to Rome?", 0.9),
+    ("Which is the best `grep -r` flag in version 2.1", "What's the worst grep option?", 0.7),
+    ("거실 불을 7시에 켜줘", "거실 불은 8시에 켜지 말아줘", 0.95),
+)
+"""Pairs whose features are kept with the weights, to tell when the features have changed since."""
 _EDIT_SHARE: Final = 0.2  # of the labelled pairs in training: more and the recall of real pairs falls
 _EDIT_WEIGHT: Final = 0.5
 
@@ -97,6 +104,7 @@ def train(
     seed: int,
     files: Sequence[SourceFile],
     cache: Path | None,
+    trees: int = TREES,
     advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Writes the weights to `out` and returns what the file says about itself: data with SHA-256, seed,
@@ -110,14 +118,14 @@ def train(
     vectors = _vectors(embedder, texts_of(parts), cache, advance)
     learnt, held = (measure(_turned(parts[part]), vectors) for part in ("train", "calibrate"))
     judged = measure(parts["evaluate"], vectors)
-    trees = fit_trees(learnt.features, learnt.same, learnt.weight, seed)
-    ensemble = TreeEnsemble(trees, len(PAIR_FEATURES))
+    fitted = fit_trees(learnt.features, learnt.same, learnt.weight, seed, trees)
+    ensemble = TreeEnsemble(fitted, len(PAIR_FEATURES))
     raw, probability = calibrate(held.scores(ensemble), held.same, held.weight)
     weights = VerifierWeights(
         space=embedder.space,
         features_version=PAIR_FEATURES_VERSION,
         features=tuple(PAIR_FEATURES),
-        trees=trees,
+        trees=fitted,
         raw=raw,
         probability=probability,
     )
@@ -127,6 +135,7 @@ def train(
         "data": [asdict(file) for file in files],
         "versions": _versions(),
         "rows": {part: _rows(pairs) for part, pairs in parts.items()},
+        "probes": [pair_features(*probe) for probe in PROBES],
         "held_out": figures(judged, ensemble),
     }
     write_weights(out, weights, about)

@@ -40,12 +40,12 @@ class TreeVerifier:
 
     def __init__(self, weights: VerifierWeights) -> None:
         _check(weights)
-        self._weights = weights
+        self.weights = weights
         self.trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
 
     @property
     def space(self) -> str:
-        return self._weights.space
+        return self.weights.space
 
     def of_space(self, space: str) -> TreeVerifier:
         """Itself, for similarities of `space`. Raises VerifierWeightsError for another space than the
@@ -69,7 +69,7 @@ class TreeVerifier:
 
     def calibrated(self, raw: float) -> float:
         """The probability of a raw score."""
-        return float(np.interp(raw, self._weights.raw, self._weights.probability))
+        return float(np.interp(raw, self.weights.raw, self.weights.probability))
 
 
 def _check(weights: VerifierWeights) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +107,17 @@ def test_edits_are_balanced_and_drawn_from_the_texts() -> None:
     assert not any(pair.same for pair in pairs if pair.source != "edit-harmless")
     assert {pair.weight for pair in pairs} == {0.5}
     assert all(pair.a in texts and pair.b != pair.a for pair in pairs)
-    assert json.dumps([pair.b for pair in pairs]) == json.dumps(
-        [pair.b for pair in edited(texts, np.random.default_rng(0), 4, 0.5)]
-    )
+    assert [pair.a for pair in pairs if pair.same] == [pair.a for pair in pairs if not pair.same]
+    again = edited(texts, np.random.default_rng(0), 4, 0.5)
+    assert pairs == again
+
+
+def test_a_direction_is_added_where_no_text_has_one() -> None:
+    pairs = edited(["What does it cost?", "얼마야?"], np.random.default_rng(0), 2)
+    swapped = [pair for pair in pairs if pair.source == "edit-direction"]
+    assert len(swapped) == 2
+    assert all(sorted(pair.a) == sorted(pair.b) and pair.a != pair.b for pair in swapped)
+    assert {text for text in ("What does it cost", "얼마야?") if any(text in pair.a for pair in swapped)} == {
+        "What does it cost",
+        "얼마야?",
+    }

@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.verifier_edits import CHANGES, change_number, names_in, negate, oppose, rename, reword, swap
+from gateway.verifier_edits import (
+    CHANGES,
+    change_number,
+    direct,
+    names_in,
+    negate,
+    oppose,
+    rename,
+    reword,
+    swap,
+)
 
 
 def outcomes(edit: object, text: str, **more: object) -> set[str | None]:
@@ -91,6 +101,19 @@ def test_a_name_of_no_known_sort_becomes_one_of_the_given() -> None:
 )
 def test_two_sides_change_places(text: str, edited: str | None) -> None:
     assert outcomes(swap, text) == {edited}
+
+
+@pytest.mark.parametrize("text", ["How much is it?", "얼마나 걸려?"])
+def test_a_direction_can_be_added_and_swapped(text: str) -> None:
+    rng = np.random.default_rng(0)
+    directed = [direct(text, rng) for _ in range(40)]
+    assert len(set(directed)) > 10
+    assert all(text.rstrip("?") in made for made in directed)
+    swapped = [swap(made, rng) for made in directed]
+    assert all(
+        edit and edit != made and sorted(edit) == sorted(made)
+        for made, edit in zip(directed, swapped, strict=True)
+    )
 
 
 @pytest.mark.parametrize("text", ["How can I buy a big car?", "거실 불은 언제 켜져?"])
