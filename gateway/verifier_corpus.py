@@ -85,11 +85,7 @@ def read_corpus(folder: Path, embed: Embed, seed: int) -> tuple[Parts, list[Sour
 def _add_quora(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.random.Generator) -> None:
     pairs = _labelled(folder, "pairs_qqp")
     texts, classes = _stream(folder, "stream_qqp")
-    links = [(pair.a, pair.b) for pair in pairs]
-    first: dict[int, str] = {}
-    for text, number in zip(texts, classes, strict=True):
-        links.append((text, first.setdefault(number, text) if number != -1 else text))
-    group = groups(links)
+    group = _quora_groups(pairs, list(zip(texts, classes, strict=True)))
     for pair in pairs:
         parts[_part(group[pair.a], seed)].append(pair)
     for part in parts:
@@ -120,6 +116,25 @@ def _add_parakqc(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.ra
             replace(pair, source=pair.source + "-ko") for pair in edited(of_part, rng, _EDITS[part] // 2)
         ]
         parts[part] += [replace(pair, weight=_EDIT_WEIGHT) for pair in korean]
+
+
+def held_out_stream(folder: Path, name: str, seed: int) -> list[tuple[str, int]]:
+    """Of the stream `name` ("qqp" or "parakqc") in its order, texts with their classes: those that neither
+    training nor calibration with this seed has seen."""
+    rows = [(row["text"], int(row["class"])) for _, row in read_rows(folder / f"stream_{name}.jsonl.gz")]
+    if name == "parakqc":
+        return [(text, number) for text, number in rows if _part(f"parakqc {number}", seed) == "evaluate"]
+    group = _quora_groups(_labelled(folder, "pairs_qqp"), rows)
+    return [(text, number) for text, number in rows if _part(group[text], seed) == "evaluate"]
+
+
+def _quora_groups(pairs: Sequence[Pair], rows: Sequence[tuple[str, int]]) -> dict[str, str]:
+    """Of every text, the group of all that are compared with it or of its class."""
+    links = [(pair.a, pair.b) for pair in pairs]
+    first: dict[int, str] = {}
+    for text, number in rows:
+        links.append((text, first.setdefault(number, text) if number != -1 else text))
+    return groups(links)
 
 
 def _add_checklist(parts: Parts, folder: Path, rng: np.random.Generator) -> None:

@@ -20,6 +20,8 @@ _PENALTY: Final = 5.0
 _RISING: Final = ("similarity", "similarity_near_one")
 _BINS: Final = 60  # of the calibration: fewer follow the curve less, more follow chance
 
+_APART: Final = 1e-6  # scores nearer than this are one
+
 
 class VerifierDependencyError(Exception):
     """scikit-learn is missing; the message names the extra to install."""
@@ -40,7 +42,7 @@ def fit_trees(
     PAIR_FEATURES; `same` and `weight` (N,). Raises VerifierDependencyError."""
     require_scikit_learn()
     from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # scikit-learn brings it
 
     model = HistGradientBoostingClassifier(
         max_iter=trees,
@@ -114,14 +116,12 @@ def calibrate(raw: FloatArray, same: Labels, weight: FloatArray) -> tuple[FloatA
         total = weight[rows].sum()
         share = (weight[rows] @ same[rows] + 0.5 * weight[rows].mean()) / (total + weight[rows].mean())
         steps.append((total, np.average(raw[rows], weights=weight[rows]), share))
-        while len(steps) > 1 and steps[-2][2] >= steps[-1][2]:
+        while len(steps) > 1 and (steps[-2][2] >= steps[-1][2] or steps[-1][1] - steps[-2][1] < _APART):
             steps[-2:] = [_pooled(*steps[-2:])]
     if len(steps) == 1:  # the score tells nothing: one level
         _, score, share = steps[0]
         return np.array([score - 1, score]), np.array([share, share])
-    apart = dict.fromkeys(score for _, score, _ in steps)  # two bins of one score alone are one point
-    apart |= {score: share for _, score, share in steps}
-    return np.array(list(apart)), np.array(list(apart.values()))
+    return np.array([score for _, score, _ in steps]), np.array([share for *_, share in steps])
 
 
 def _pooled(a: tuple[float, float, float], b: tuple[float, float, float]) -> tuple[float, float, float]:

@@ -15,8 +15,7 @@ from policies.tree_ensemble import TreeArrays, TreeError
 from policies.tree_verifier import TreeVerifier, VerifierWeights, VerifierWeightsError
 
 _FORMAT: Final = "lockgate-verifier-1"
-_INTEGERS: Final = ("roots", "feature", "left", "right")
-_NUMBERS: Final = ("threshold", "value")
+_ARRAYS: Final = ("roots", "feature", "threshold", "left", "right", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ def write_weights(path: Path, weights: VerifierWeights, about: Mapping[str, Any]
         "calibration": {"raw": weights.raw.tolist(), "probability": weights.probability.tolist()},
         "trees": {
             "baseline": trees.baseline,
-            **{name: getattr(trees, name).tolist() for name in (*_INTEGERS, *_NUMBERS)},
+            **{name: getattr(trees, name).tolist() for name in _ARRAYS},
         },
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +82,12 @@ def _weights(content: Mapping[str, Any]) -> VerifierWeights:
         features_version=content["features_version"],
         features=tuple(content["features"]),
         trees=TreeArrays(
-            **{name: np.array(trees[name], np.int64) for name in _INTEGERS},
-            **{name: np.array(trees[name], np.float64) for name in _NUMBERS},
+            roots=np.array(trees["roots"], np.int64),
+            feature=np.array(trees["feature"], np.int64),
+            threshold=np.array(trees["threshold"], np.float64),
+            left=np.array(trees["left"], np.int64),
+            right=np.array(trees["right"], np.int64),
+            value=np.array(trees["value"], np.float64),
             baseline=float(trees["baseline"]),
         ),
         raw=np.array(calibration["raw"], np.float64),

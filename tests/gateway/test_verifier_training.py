@@ -14,7 +14,7 @@ from gateway.verifier_data import VerifierDataError
 from gateway.verifier_fitting import calibrate, exported, fit_trees, recall_at, threshold_at
 from gateway.verifier_training import MIN_OF_EACH, MIN_PAIRS, measured, own_parts, train
 from gateway.verifier_weights import read_verifier
-from policies.pair_features import PAIR_FEATURES_VERSION
+from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION
 from policies.tree_ensemble import TreeEnsemble
 from tests.gateway.verifier_cases import FakeEmbedder, pairs
 
@@ -94,11 +94,14 @@ def test_pairs_of_one_question_cannot_be_held_out() -> None:
 
 def test_exported_trees_score_as_the_model_does() -> None:
     from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(800, 5)).round(1)  # values that equal thresholds are common
     same = rows[:, 0] * rows[:, 1] + rows[:, 2] > rng.normal(size=800)
-    model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=16, random_state=0).fit(rows, same)
+    model = HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=16, random_state=0)
+    with threadpool_limits(limits=1, user_api="openmp"):
+        model.fit(rows, same)
     ensemble = TreeEnsemble(exported(model), 5)
     scores = [ensemble.score(row) for row in rows]
     assert scores == pytest.approx(model.decision_function(rows), abs=1e-9)
@@ -106,11 +109,9 @@ def test_exported_trees_score_as_the_model_does() -> None:
 
 def test_a_higher_cosine_never_lowers_the_score() -> None:
     rng = np.random.default_rng(0)
-    from policies.pair_features import PAIR_FEATURES
-
     rows = rng.random((600, len(PAIR_FEATURES)))
     same = rng.random(600) < 1 - rows[:, 0]  # as if higher were worse
-    ensemble = TreeEnsemble(fit_trees(rows, same, np.ones(600), 0, trees=30), len(PAIR_FEATURES))
+    ensemble = TreeEnsemble(fit_trees(rows, same, np.ones(600), 0, trees=15), len(PAIR_FEATURES))
     line = np.repeat(rows[:1], 50, axis=0)
     line[:, PAIR_FEATURES.index("similarity")] = np.linspace(0, 1, 50)
     assert (np.diff([ensemble.score(row) for row in line]) >= -1e-12).all()
@@ -141,6 +142,14 @@ def test_a_score_that_tells_nothing_is_calibrated_to_the_base_rate() -> None:
     points, probability = calibrate(np.linspace(0, 1, 400), np.arange(400) < 100, np.ones(400))
     assert len(points) >= 2
     assert probability == pytest.approx(np.full(len(points), 0.25), abs=0.02)
+
+
+def test_equal_scores_are_one_point_of_the_calibration() -> None:
+    raw = np.repeat([0.1, 0.1 + 1e-16, 0.3], 400)
+    same = np.arange(1200) % 400 < np.repeat([100, 200, 360], 400)
+    points, probability = calibrate(raw, same, np.full(1200, 0.3))
+    assert points == pytest.approx([0.1, 0.3])
+    assert probability == pytest.approx([0.375, 0.9], abs=0.02)
 
 
 def test_the_recall_is_measured_where_the_share_of_traps_gets_through() -> None:
