@@ -106,7 +106,7 @@ class AdminEntries:
         entry_id, by_similarity = served.entry_id, served.by_similarity
         if not await cache.judge(entry_id, right=form.correct, by_similarity=by_similarity):
             raise _no_entry(str(entry_id))
-        self._gateway.metrics.judged(form.correct)
+        self._gateway.metrics.cache.judged(form.correct)
         action: Action = "noted" if form.correct else "withdrawn" if by_similarity else "removed"
         note(request, entry=entry_id, correct=form.correct, outcome=action)
         return _json(FeedbackTaken(entry=entry_id, action=action))

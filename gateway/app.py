@@ -140,9 +140,7 @@ class Endpoints:
         gateway, metrics = self._gateway, self._gateway.metrics
         await gateway.health.backends()
         await gateway.health.note_loads()
-        size = await gateway.cache_size()
-        metrics.entries.set(size.entries)
-        metrics.cache_bytes.set(size.stored_bytes)
+        metrics.cache.show(await gateway.cache_size())
         metrics.flights.set(len(gateway.pipeline.generation.flights))
         metrics.tasks.set(len(asyncio.all_tasks()))
         return Response(metrics.render(), media_type=CONTENT_TYPE)

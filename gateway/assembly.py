@@ -131,16 +131,7 @@ class _Starting:
         cache = await self._open_cache(store, engine)
         secret = await store.secret()
         degradation = self._degradation
-        weights = parts.difficulty_weights(settings, engine.space if engine else None)
-        prices = PriceList()
-        await asyncio.to_thread(prices.load)
-        catalog = catalog_of(settings, backends, weights, prices)
-        resilience = {name: parts.resilience(backend) for name, backend in settings.backends.items()}
-        if engine is not None:
-            own = EmbeddingBackend(engine.encode, engine.dimension)
-            resilience[own.name] = Resilience(retries=0)
-            for name in parts.embedding_names(settings.embeddings.model):
-                catalog.models.setdefault(name, Model(name=name, upstream_name=name, backend=own, price=FREE))
+        catalog, resilience = await self._catalog(engine, backends)
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
@@ -162,13 +153,7 @@ class _Starting:
             degradation=degradation,
             clock=self._clock,
         )
-        for line in route_lines(catalog):
-            self._announce("route", line)
-        notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
-        if notice:
-            self._announce("prices", notice)
         served = ServedAnswers()
-        limits = Limits(settings.auth.keys, spent_usd=ledger.spent_usd)
         return Gateway(
             settings=settings,
             pipeline=Pipeline(
@@ -180,14 +165,7 @@ class _Starting:
                 clock=self._clock,
             ),
             catalog=catalog,
-            edge=Edge(
-                authenticator=Authenticator(
-                    settings.auth.mode, secret, keys=key_ring(settings.auth.keys), limits=limits
-                ),
-                recorder=Recorder(self._metrics, ledger, served, self._log.write),
-                header_policy=HeaderPolicy(settings.server.forward_headers),
-                max_body_bytes=settings.server.max_body_bytes,
-            ),
+            edge=self._edge(secret, ledger, served),
             metrics=self._metrics,
             ledger=ledger,
             served=served,
@@ -196,6 +174,38 @@ class _Starting:
             cache=cache,
             clock=self._clock,
             close=self.close,
+        )
+
+    async def _catalog(
+        self, engine: EngineThread | None, backends: Mapping[str, Backend]
+    ) -> tuple[Catalog, dict[str, Resilience]]:
+        """What clients may ask for, and how hard each backend, by its name, is tried."""
+        settings = self._settings
+        weights = parts.difficulty_weights(settings, engine.space if engine else None)
+        prices = PriceList()
+        await asyncio.to_thread(prices.load)
+        catalog = catalog_of(settings, backends, weights, prices)
+        resilience = {name: parts.resilience(backend) for name, backend in settings.backends.items()}
+        if engine is not None:
+            own = EmbeddingBackend(engine.encode, engine.dimension)
+            resilience[own.name] = Resilience(retries=0)
+            for name in parts.embedding_names(settings.embeddings.model):
+                catalog.models.setdefault(name, Model(name=name, upstream_name=name, backend=own, price=FREE))
+        for line in route_lines(catalog):
+            self._announce("route", line)
+        notice = unknown_notice({name: model.price for name, model in catalog.models.items()}, prices)
+        if notice:
+            self._announce("prices", notice)
+        return catalog, resilience
+
+    def _edge(self, secret: bytes, ledger: Ledger, served: ServedAnswers) -> Edge:
+        auth, server = self._settings.auth, self._settings.server
+        limits = Limits(auth.keys, spent_usd=ledger.spent_usd)
+        return Edge(
+            authenticator=Authenticator(auth.mode, secret, keys=key_ring(auth.keys), limits=limits),
+            recorder=Recorder(self._metrics, ledger, served, self._log.write),
+            header_policy=HeaderPolicy(server.forward_headers),
+            max_body_bytes=server.max_body_bytes,
         )
 
     async def _open_store(self) -> AnswerStore:

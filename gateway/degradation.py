@@ -23,7 +23,7 @@ class Degradation:
 
     def note(self, part: str, detail: str) -> None:
         """`part`: embedder, index, store, ledger. Logged once a minute for each part, counted every time."""
-        self._metrics.faults.labels(part).inc()
+        self._metrics.cache.faults.labels(part).inc()
         if part not in self.current():
             self._log.warning("degraded", part=part, detail=detail)
         self._faults[part] = (self._clock(), detail)

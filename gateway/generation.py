@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from backends.errors import InvalidCall
 from backends.protocols import Call, CallReport, Chunk
-from embeddings.protocols import Entry, SemanticCache, StoreError
+from embeddings.protocols import SemanticCache, StoreError
 from gateway.attempts import Attempts, Candidate, Progress
 from gateway.catalog import Model
 from gateway.degradation import Degradation
 from gateway.joining import Joined, Judge, join, question_of
+from gateway.kept import new_entry
 from gateway.ledger import GenerationPosting, Ledger
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics
@@ -110,27 +111,23 @@ class Generation:
         identity = lookup.identity
         # Without an index the cache has no space, and keeps no vectors.
         space = self._cache.space if lookup.vector is not None else None
-        entry = Entry(
-            id=0,
-            exact_key=identity.exact_key,
-            partition=identity.partition,
-            tenant=request.tenant,
-            api=request.api,
-            model=request.model,
+        answer = Answer(
+            body=body,
+            model=model,
+            created_at=now,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            cost_usd=cost_usd,
+        )
+        entry = new_entry(
+            request,
+            identity,
+            answer,
+            expires_at=now + ttl_s,
             tags=request.tags,
             text=identity.text,
             space=space,
             vector=lookup.vector.vector if lookup.vector is not None and space is not None else None,
-            answer=Answer(
-                body=body,
-                model=model,
-                created_at=now,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
-                cost_usd=cost_usd,
-            ),
-            expires_at=now + ttl_s,
-            request=identity.request,
         )
         try:
             async with asyncio.timeout(STORE_DEADLINE_S):

@@ -10,6 +10,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from gateway.cache_metrics import CacheMetrics
 from gateway.counters import SECONDS, LoopCounter, LoopHistogram
 from gateway.engine_metrics import EngineMetrics
 from gateway.trace import Trace
@@ -57,27 +58,7 @@ class Metrics:
         )
         self.saved_usd.inc((), 0.0)
         self.saved_tokens.inc((), 0.0)
-        self.entries = Gauge("lockgate_cache_entries", "Entries in the answer store", registry=registry)
-        self.cache_bytes = Gauge(
-            "lockgate_cache_bytes", "Bytes that the entries take in the answer store", registry=registry
-        )
-        self.shadow_hits = Counter(
-            "lockgate_cache_shadow_hits_total", "Hits that shadow mode did not serve", registry=registry
-        )
-        self.verified = Counter(
-            "lockgate_cache_verified_total",
-            "Cached answers that were judged right or wrong",
-            registry=registry,
-        )
-        self.wrong = Counter(
-            "lockgate_cache_wrong_total", "Cached answers that were judged wrong", registry=registry
-        )
-        self.faults = Counter(
-            "lockgate_cache_faults_total",
-            "Requests that a part of the cache failed",
-            ["part"],
-            registry=registry,
-        )
+        self.cache = CacheMetrics(registry)
         self.truncated = Counter(
             "lockgate_embedder_truncated_total",
             "Questions longer than the embedder's window",
@@ -111,15 +92,9 @@ class Metrics:
         if trace.truncated:
             self.truncated.inc()
         if trace.shadow_entry_id is not None:
-            self.shadow_hits.inc()
+            self.cache.shadow_hits.inc()
         if trace.entry_id is not None or trace.cache == "coalesced":
             self.saved_tokens.inc((), trace.usage.prompt_tokens + trace.usage.completion_tokens)
-
-    def judged(self, right: bool) -> None:
-        """Count a judgement of an answer from the cache."""
-        self.verified.inc()
-        if not right:
-            self.wrong.inc()
 
     def record_generation(self, model: str, usage: Usage, cost_usd: float) -> None:
         """Count what a model generated: once for each upstream call, whoever waited for it."""

@@ -7,6 +7,7 @@ import msgspec
 from embeddings.protocols import Entry
 from gateway.cache_transfer import Incoming, Left, TransferError
 from gateway.errors import RequestError
+from gateway.kept import new_entry
 from gateway.routing import asked_texts
 from gateway.wire.dialect import Dialect, Json
 from gateway.wire.dialects import Dialects
@@ -67,20 +68,13 @@ class Rekeying:
             without_question=dialect.without_question,
         )
         comparable = incoming.text is not None and not restriction.reason
-        entry = Entry(
-            id=0,
-            exact_key=identity.exact_key,
-            partition=identity.partition,
-            tenant=request.tenant,
-            api=request.api,
-            model=request.model,
+        entry = new_entry(
+            request,
+            identity,
+            incoming.answer,
+            expires_at=expires_at,
             tags=incoming.tags,
             text=identity.text if comparable else None,
-            space=None,
-            vector=None,
-            answer=incoming.answer,
-            expires_at=expires_at,
-            request=identity.request,
         )
         return Rekeyed(incoming=incoming, entry=entry, shared=tenant == "")
 

@@ -56,7 +56,7 @@ def figures(
         "saved_tokens": int(_total(metrics.saved_tokens)),
         "cost_usd": round(_total(metrics.cost_usd), 6),
         "saved_usd": round(_total(metrics.saved_usd), 6),
-        "faults": {labels["part"]: int(value) for labels, value in _samples(metrics.faults)},
+        "faults": {labels["part"]: int(value) for labels, value in _samples(metrics.cache.faults)},
         "degraded": degraded,
     }
 
