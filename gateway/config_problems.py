@@ -92,8 +92,12 @@ def _expected(item: dict[str, Any]) -> str:
         return f"kind to be one of {', '.join(BACKEND_KINDS)}"
     if kind == "union_tag_not_found":
         return f"a kind: one of {', '.join(BACKEND_KINDS)}"
-    bounds = [f"{words} {context[name]:g}" for name, words in _BOUNDS.items() if name in context]
+    bounds = [f"{words} {_number(context[name])}" for name, words in _BOUNDS.items() if name in context]
     return f"a number of {' and '.join(bounds)}" if bounds else str(item["msg"])
+
+
+def _number(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def _known_keys(steps: tuple[str | int, ...]) -> list[str]:
