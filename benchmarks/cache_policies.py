@@ -41,9 +41,9 @@ from embeddings.onnx_embedder import OnnxEmbedder
 from embeddings.protocols import FloatMatrix
 from gateway.verifier_corpus import held_out_stream
 from gateway.verifier_weights import VerifierFile, read_verifier, shipped
-from policies.bounded import BoundedPolicy, BoundedVerdict, Observation
+from policies.bounded import BoundedPolicy
 from policies.static import StaticPolicy
-from policies.types import Candidate, Identity, Verdict
+from policies.types import Candidate, Identity, Observation, Verdict
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "cache"
 SEED = 7
@@ -163,7 +163,7 @@ class BoundedLearning:
         self._chance = chance
 
     def after(self, verdict: Verdict, right: Callable[[int], bool]) -> bool:
-        assert isinstance(verdict, BoundedVerdict)
+        assert isinstance(verdict, Verdict)
         considered, probability = verdict.considered, verdict.probability
         if considered is None or probability is None:
             return True

@@ -4,7 +4,6 @@ a bound. What it promises, and on what grounds: `docs/cache-guarantee.md`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -14,52 +13,21 @@ from policies.contrast import differ_though_long, indistinct
 from policies.entry_evidence import EntryEvidence, Outcome
 from policies.protocols import Verifier
 from policies.risk_budget import RiskBudget
-from policies.types import Candidate, Identity, Verdict, Verification
+from policies.types import Candidate, Identity, Observation, Verdict, Verification
 
 SPENT = 0.85
 """The part of the allowed error that is spent. The rest is for chance: with it, wrong answers outrun the
 allowance by more than 9.5 at any time with probability .05 at most (`docs/cache-guarantee.md`)."""
+MOST_ASKED = 2
+"""Candidates of one request that the cross-encoder is asked of."""
 MAX_RISK = 0.25
 """Nothing is served that is wrong more often than this, though the allowance would pay for it."""
-
-
-class BoundedVerdict(Verdict, frozen=True, kw_only=True):
-    """A verdict, and what is to be learnt from it.
-
-    `considered` is the candidate with the least risk, served or not; `probability` what the verifier said of
-    it and `risk` what came of that; None where the verifier saw none. `explored`: it could have been served.
-    `compare`: whoever generates an answer now should say by `learn` whether the candidate's would have done.
-    """
-
-    considered: Candidate | None = None
-    probability: float | None = None
-    risk: float | None = None
-    explored: bool = False
-    compare: bool = False
-
-    def keeps(self, *, right: bool) -> bool:
-        """Whether the answer generated instead needs a vector of its own, once it is known if the candidate
-        was `right`. If not, it is found by its exact key, and by similarity the candidate is."""
-        return not (right and self.explored)
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """How entry `entry_id` did for a question of which the verifier had said `probability`; 1 where that is
-    not known. `verification` (a served answer, drawn by chance, and one generated anew were compared) and
-    `exploration` (`BoundedVerdict.compare`) teach what is true of all entries. `feedback` teaches of this
-    entry only: users report what is wrong, and seldom what is right.
-    """
-
-    entry_id: int
-    probability: float = 1.0
-    right: bool
-    source: Literal["feedback", "verification", "exploration"]
 
 
 class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
     """What was learnt. It belongs to one verifier: to the weights as to the space."""
 
-    space: str
+    verifier: str
     counts: Counts
     drift: DriftState
     evidence: Mapping[int, tuple[Outcome, ...]]
@@ -105,7 +73,7 @@ class BoundedPolicy:
         max_error_rate: float | None = None,
         may_explore: bool = True,
         in_flight: bool = False,
-    ) -> BoundedVerdict:
+    ) -> Verdict:
         """Call it once for each request that may be answered by similarity, with no candidates too: each pays
         for others. `max_error_rate` counts where it is smaller than the policy's: this request is served only
         at a risk no greater, and pays in no more. `in_flight`: a second look of the same request, at answers
@@ -121,7 +89,7 @@ class BoundedPolicy:
             identity.text or "", candidates, enough=SPENT * allowed, known=not in_flight
         )
         if best is None:
-            return BoundedVerdict(candidate=None, reason=refused or "nothing cached is comparable")
+            return Verdict(candidate=None, reason=refused or "nothing cached is comparable")
         why_not = self._why_not(best.risk, greatest)
         explored = not why_not and may_explore and not in_flight and self._explores(best.risk)
         if why_not or explored:
@@ -131,6 +99,21 @@ class BoundedPolicy:
         served = best.verdict(best.candidate, f"is within {self._budget.threshold:.4f}")
         self._budget.take(best.risk)
         return served
+
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """The likeliest of those that the verifier leaves open, unless one needs no more looking at."""
+        asked = identity.text or ""
+        found: list[tuple[float, Candidate]] = []
+        for candidate in candidates:
+            if _guarded(asked, candidate):
+                continue
+            said = self._verifier.verify(asked, candidate.text, candidate.similarity)
+            if self._curve.risk(said.probability) <= SPENT * self.max_error_rate:
+                return ()
+            if said.open:
+                found.append((said.probability, candidate))
+        found.sort(key=lambda one: -one[0])
+        return [candidate for _, candidate in found[:MOST_ASKED]]
 
     def learn(self, observation: Observation) -> None:
         entry_id, probability, right = observation.entry_id, observation.probability, observation.right
@@ -152,16 +135,16 @@ class BoundedPolicy:
     def state(self) -> PolicyState:
         """All but the account, which a restart begins anew, at nothing."""
         return PolicyState(
-            space=self._verifier.space,
+            verifier=self._verifier.identity,
             counts=self._curve.counts,
             drift=self._drift.state,
             evidence=self._evidence.state(),
         )
 
     def restore(self, state: PolicyState) -> None:
-        """Raises ValueError for what was learnt in another space."""
-        if state.space != self._verifier.space:
-            raise ValueError(f"the state was learnt in space {state.space!r}, not {self._verifier.space!r}")
+        """Raises ValueError for what was learnt of another verifier."""
+        if state.verifier != self._verifier.identity:
+            raise ValueError(f"the state was learnt with {state.verifier!r}, not {self._verifier.identity!r}")
         self._curve = CalibrationCurve(state.counts, prior=float("inf"))
         self._drift.state = state.drift
         self._evidence.restore(state.evidence)
@@ -179,7 +162,7 @@ class BoundedPolicy:
             if difference := _guarded(asked, candidate):
                 refused = refused or f"similarity {candidate.similarity:.3f}, but {difference}"
                 continue
-            said = self._verifier.verify(asked, candidate.text, candidate.similarity)
+            said = self._verifier.verify(asked, candidate.text, candidate.similarity, candidate.pair_score)
             risk = self._curve.risk(said.probability)
             if known:
                 risk = self._evidence.risk(candidate.entry_id, said.probability, risk)
@@ -215,9 +198,9 @@ class _Assessed(msgspec.Struct, frozen=True, kw_only=True):
 
     def verdict(
         self, served: Candidate | None, words: str, *, explored: bool = False, compare: bool = False
-    ) -> BoundedVerdict:
+    ) -> Verdict:
         spoke = f"; {', '.join(self.said.spoke[:2])}" if self.said.spoke else ""
-        return BoundedVerdict(
+        return Verdict(
             candidate=served,
             reason=f"risk {self.risk:.4f} (verifier {self.said.probability:.3f}) {words}{spoke}",
             confidence=1 - self.risk,

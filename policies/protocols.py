@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from policies.types import Candidate, Identity, Query, Verdict, Verification
+from policies.types import Candidate, Identity, Observation, Query, Verdict, Verification
 
 
 class CachePolicy(Protocol):
     """Says whether one of the nearest entries may answer the question."""
 
     def judge(
-        self, identity: Identity, candidates: Sequence[Candidate], now: float, *, in_flight: bool = False
+        self,
+        identity: Identity,
+        candidates: Sequence[Candidate],
+        now: float,
+        *,
+        max_error_rate: float | None = None,
+        may_explore: bool = True,
+        in_flight: bool = False,
     ) -> Verdict:
         """`candidates` are ordered by similarity, highest first, all from the identity's partition and
         unexpired. `now` is in Unix seconds. Called once for each request that may be answered by similarity,
         without candidates too; `in_flight`: a second look of the same request, at answers that are still
-        being made, whose ids name no entries."""
+        being made, whose ids name no entries. `max_error_rate` is the client's own, smaller than the
+        policy's; `may_explore` is false for a client that takes a cached answer only."""
+        ...
+
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """Of the candidates, those that a `pair_score` would help to judge; few. Ask before `judge`."""
+        ...
+
+
+class LearningPolicy(CachePolicy, Protocol):
+    """A cache policy that outcomes change."""
+
+    def learn(self, observation: Observation) -> None: ...
+
+    def forget(self, entry_ids: Iterable[int]) -> None:
+        """Entries that are gone. What is not told is forgotten in time."""
+        ...
+
+    def notice(self) -> str:
+        """Empty unless outcomes contradict what is promised; then what was seen and what is done."""
         ...
 
 
@@ -29,8 +55,15 @@ class Verifier(Protocol):
         """The embedding space of the similarities that its probabilities were calibrated on."""
         ...
 
-    def verify(self, asked: str, cached: str, similarity: float) -> Verification:
-        """`similarity` is the cosine of the two texts' vectors in `space`."""
+    @property
+    def identity(self) -> str:
+        """Space and weights: what was learnt of its probabilities holds for these alone."""
+        ...
+
+    def verify(
+        self, asked: str, cached: str, similarity: float, pair_score: float | None = None
+    ) -> Verification:
+        """`similarity` is the cosine of the two texts' vectors in `space`; `pair_score` as in Candidate."""
         ...
 
 

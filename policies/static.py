@@ -21,8 +21,17 @@ class StaticPolicy:
         self.min_similarity = min_similarity
 
     def judge(
-        self, identity: Identity, candidates: Sequence[Candidate], now: float, *, in_flight: bool = False
+        self,
+        identity: Identity,
+        candidates: Sequence[Candidate],
+        now: float,
+        *,
+        max_error_rate: float | None = None,
+        may_explore: bool = True,
+        in_flight: bool = False,
     ) -> Verdict:
+        if max_error_rate is not None:
+            return Verdict(candidate=None, reason="policy static cannot keep an error rate")
         if not candidates:
             return Verdict(candidate=None, reason="nothing cached is comparable")
         refused = ""
@@ -38,3 +47,6 @@ class StaticPolicy:
                 return Verdict(candidate=candidate, reason=f"{compared} reaches {self.min_similarity:.3f}")
             refused = refused or f"{compared}, but {difference}"
         return Verdict(candidate=None, reason=refused)
+
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        return ()

@@ -24,7 +24,8 @@ class VerifierWeightsError(Exception):
 class VerifierWeights:
     """What a training leaves. `space`: the embedding space of the similarities it saw. `features_version`
     and `features`: what the columns of the trees are. `raw`, rising, and `probability`, not falling, float64
-    (K,): the calibration, straight between its points and level beyond them."""
+    (K,): the calibration, straight between its points and level beyond them. `identity`: of what file they
+    came, with the space: what was learnt of their probabilities is not of others'."""
 
     space: str
     features_version: int
@@ -32,20 +33,26 @@ class VerifierWeights:
     trees: TreeArrays
     raw: FloatArray
     probability: FloatArray
+    identity: str = ""
 
 
 class TreeVerifier:
-    """Implements Verifier. Raises VerifierWeightsError for weights of other features, or that are no weights,
-    TreeError for trees that are none."""
+    """Implements Verifier, without looking at a pair score. Raises VerifierWeightsError for weights of other
+    features, or that are no weights, TreeError for trees that are none. `columns`: the features."""
 
-    def __init__(self, weights: VerifierWeights) -> None:
-        _check(weights)
+    def __init__(self, weights: VerifierWeights, columns: Sequence[str] = PAIR_FEATURES) -> None:
+        _check(weights, columns)
         self.weights = weights
-        self.trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
+        self.trees = TreeEnsemble(weights.trees, len(columns))
+        self._columns = columns
 
     @property
     def space(self) -> str:
         return self.weights.space
+
+    @property
+    def identity(self) -> str:
+        return self.weights.identity or self.space
 
     def of_space(self, space: str) -> TreeVerifier:
         """Itself, for similarities of `space`. Raises VerifierWeightsError for another space than the
@@ -61,19 +68,24 @@ class TreeVerifier:
         """The log-odds before the calibration: they rank pairs as `verify` does, without its ties."""
         return self.trees.score(pair_features(asked, cached, similarity))
 
-    def verify(self, asked: str, cached: str, similarity: float) -> Verification:
-        features = pair_features(asked, cached, similarity)
+    def verify(
+        self, asked: str, cached: str, similarity: float, pair_score: float | None = None
+    ) -> Verification:
+        return self.of_features(pair_features(asked, cached, similarity))
+
+    def of_features(self, features: Sequence[float]) -> Verification:
+        """`features`: one for each of the columns."""
         moved = self.trees.contributions(features)
         probability = self.calibrated(self.trees.baseline + float(moved.sum()))
-        return Verification(probability=probability, spoke=_spoke(features, moved))
+        return Verification(probability=probability, spoke=_spoke(self._columns, features, moved))
 
     def calibrated(self, raw: float) -> float:
         """The probability of a raw score."""
         return float(np.interp(raw, self.weights.raw, self.weights.probability))
 
 
-def _check(weights: VerifierWeights) -> None:
-    if weights.features_version != PAIR_FEATURES_VERSION or weights.features != tuple(PAIR_FEATURES):
+def _check(weights: VerifierWeights, columns: Sequence[str]) -> None:
+    if weights.features_version != PAIR_FEATURES_VERSION or weights.features != tuple(columns):
         raise VerifierWeightsError(
             f"the verifier's weights are for features of version {weights.features_version}, this is version "
             f"{PAIR_FEATURES_VERSION}: train them again (lockgate verifier train)"
@@ -91,14 +103,14 @@ def _check(weights: VerifierWeights) -> None:
         raise VerifierWeightsError("the calibration of the verifier's weights does not rise from 0 to 1")
 
 
-def _spoke(features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
+def _spoke(columns: Sequence[str], features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
     """What is true of the pair and moved the score most, each thing once however many features tell of it."""
     said: dict[str, None] = {}
     size = np.abs(moved).tolist()
     for column in sorted(range(len(size)), key=size.__getitem__, reverse=True):
         if len(said) == _MOST_SPOKEN or size[column] < _LEAST_MOVE:
             break
-        words = SPOKEN.get(PAIR_FEATURES[column])
+        words = SPOKEN.get(columns[column])
         if words and features[column] > 0:
             said.setdefault(words if moved[column] < 0 else f"in favour: {words}")
     return tuple(said)

@@ -88,32 +88,63 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored entry near the question. `similarity` is cosine in [-1, 1], higher is closer."""
+    """A stored entry near the question. `similarity` is cosine in [-1, 1], higher is closer. `pair_score`:
+    what a cross-encoder that reads both questions says, in log-odds; None where it was not asked."""
 
     entry_id: int
     similarity: float
     text: str
     created_at: float
+    pair_score: float | None = None
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """What a verifier says of two questions: the probability that one answer serves both, and what spoke for
-    it or against it, the strongest first, in words fit for a header."""
+    it or against it, the strongest first, in words fit for a header. `open`: a `pair_score` may say more.
+    `stage` names who spoke last."""
 
     probability: float
     spoke: tuple[str, ...] = ()
+    open: bool = False
+    stage: Literal["features", "cross-encoder"] = "features"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cache policy says of the candidates. `candidate` is None when none may be served.
+    """What a cache policy says of the candidates, and what is to be learnt from it.
 
-    `confidence` estimates the probability that the candidate's answer serves the question too; None
-    when the policy has no estimate.
+    `candidate` is the one to serve, None when none may be. `confidence` estimates the probability that its
+    answer serves the question too; None when the policy has no estimate. `considered` is the candidate with
+    the least risk, served or not, `probability` what the verifier said of it and `risk` what came of that.
+    `explored`: it could have been served. `compare`: whoever generates an answer now should say by `learn`
+    whether the considered one's would have done.
     """
 
     candidate: Candidate | None
     reason: str
     confidence: float | None = None
+    considered: Candidate | None = None
+    probability: float | None = None
+    risk: float | None = None
+    explored: bool = False
+    compare: bool = False
+
+    def keeps(self, *, right: bool) -> bool:
+        """Whether the answer generated instead needs a vector of its own, once it is known if the considered
+        one was `right`. If not, it is found by its exact key, and by similarity the considered one is."""
+        return not (right and self.explored)
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """How entry `entry_id` did for a question of which the verifier had said `probability`; 1 where that is
+    not known. `verification` (a served answer, drawn by chance, and one generated anew were compared) and
+    `exploration` (`Verdict.compare`) teach what is true of all entries. `feedback` teaches of this entry
+    only: users report what is wrong, and seldom what is right.
+    """
+
+    entry_id: int
+    probability: float = 1.0
+    right: bool
+    source: Literal["feedback", "verification", "exploration"]
 
 
 class ServeCached(msgspec.Struct, frozen=True, kw_only=True):

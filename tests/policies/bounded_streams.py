@@ -9,9 +9,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from policies.bounded import BoundedPolicy, BoundedVerdict, Observation
+from policies.bounded import BoundedPolicy
 from policies.calibration_curve import Counts, count
-from policies.types import Candidate, Identity, Verification
+from policies.types import Candidate, Identity, Observation, Verdict, Verification
 
 IDENTITY = Identity(exact_key=b"k", partition=b"p", text="asked")
 NOW = 1_800_000_000.0
@@ -21,8 +21,11 @@ class FakeVerifier:
     """Reads its probability from the similarity s: 1 − (1 − s)²."""
 
     space = "fake"
+    identity = "fake weights"
 
-    def verify(self, asked: str, cached: str, similarity: float) -> Verification:
+    def verify(
+        self, asked: str, cached: str, similarity: float, pair_score: float | None = None
+    ) -> Verification:
         return Verification(probability=1 - (1 - similarity) ** 2, spoke=("fake words",))
 
 
@@ -67,7 +70,7 @@ def shipped_counts(random: np.random.Generator, size: int = 20_000) -> Counts:
 class Judges(Protocol):
     """What a stream is given to."""
 
-    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> BoundedVerdict: ...
+    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict: ...
 
     def learn(self, observation: Observation) -> None: ...
 

@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 import pytest
 
-from policies.bounded import MAX_RISK, BoundedPolicy, Observation, PolicyState
+from policies.bounded import MAX_RISK, BoundedPolicy, PolicyState
 from policies.calibration_curve import STEPS, Counts
 from policies.contrast import SAME_VECTOR
-from policies.types import Candidate
+from policies.types import Candidate, Observation
 from tests.policies.bounded_streams import IDENTITY, NOW, FakeVerifier, candidate
 
 EXACT = Counts(
@@ -102,7 +102,7 @@ def test_it_looks_no_further_than_a_candidate_whose_request_pays_for_it() -> Non
     class CountingFakeVerifier(FakeVerifier):
         calls = 0
 
-        def verify(self, asked, cached, similarity):  # type: ignore[no-untyped-def]
+        def verify(self, asked, cached, similarity, pair_score=None):  # type: ignore[no-untyped-def]
             self.calls += 1
             return super().verify(asked, cached, similarity)
 
@@ -281,9 +281,9 @@ def test_what_was_learnt_outlives_a_restart() -> None:
     assert risk_of(after, MIDDLING, 3) == risk_of(before, MIDDLING, 3)
 
 
-def test_what_was_learnt_in_another_space_is_refused() -> None:
-    state = msgspec.structs.replace(policy().state(), space="other")
-    with pytest.raises(ValueError, match="'other', not 'fake'"):
+def test_what_was_learnt_of_another_verifier_is_refused() -> None:
+    state = msgspec.structs.replace(policy().state(), verifier="other")
+    with pytest.raises(ValueError, match="'other', not 'fake weights'"):
         policy().restore(state)
 
 
@@ -300,7 +300,7 @@ def test_no_error_allowed_is_nothing_served() -> None:
 
 def test_a_verifier_that_says_nonsense_serves_nothing() -> None:
     class FakeNonsense(FakeVerifier):
-        def verify(self, asked, cached, similarity):  # type: ignore[no-untyped-def]
+        def verify(self, asked, cached, similarity, pair_score=None):  # type: ignore[no-untyped-def]
             return msgspec.structs.replace(
                 super().verify(asked, cached, similarity), probability=float("nan")
             )

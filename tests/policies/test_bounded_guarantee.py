@@ -13,8 +13,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from policies.bounded import BoundedPolicy, BoundedVerdict, Observation
-from policies.types import Candidate, Identity
+from policies.bounded import BoundedPolicy
+from policies.types import Candidate, Identity, Observation, Verdict
 from tests.policies.bounded_streams import (
     IDENTITY,
     NOW,
@@ -67,13 +67,13 @@ class FakePerEntryPolicy:
         self._seen: dict[int, list[tuple[float, bool]]] = {}
         self._fits: dict[int, tuple[float, float, float]] = {}
 
-    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> BoundedVerdict:
+    def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict:
         if not candidates:
-            return BoundedVerdict(candidate=None, reason="nothing near")
+            return Verdict(candidate=None, reason="nothing near")
         near = candidates[0]
         probability = FakeVerifier().verify("", "", near.similarity).probability
         explored = self._random.random() < self._explore(near.entry_id, probability)
-        return BoundedVerdict(
+        return Verdict(
             candidate=None if explored else near, reason="", probability=probability, explored=explored
         )
 
@@ -222,7 +222,7 @@ def test_a_judgement_of_five_costs_little() -> None:
     said = [FakeVerifier().verify("", "", c.similarity) for c in near]
 
     class FakeReadyVerifier(FakeVerifier):
-        def verify(self, asked, cached, similarity):  # type: ignore[no-untyped-def]
+        def verify(self, asked, cached, similarity, pair_score=None):  # type: ignore[no-untyped-def]
             return said[0]
 
     one._verifier = FakeReadyVerifier()
