@@ -16,7 +16,8 @@ _SCRIPTS = ("LATIN", "HANGUL", "DIGIT")
 
 def needed_pieces(vocabulary: UnigramPieces, used: Iterable[int], size: int) -> list[int]:
     """Ids of `size` pieces, rising: the special ones, the `used` ones, every single character, and the most
-    frequent of Latin, Hangul, digits and punctuation. A text of rarer pieces falls apart into smaller ones."""
+    frequent of Latin, Hangul, digits and punctuation. A text of rarer pieces falls apart into smaller
+    ones."""
     pieces = vocabulary.pieces
     kept = {vocabulary.bos, vocabulary.eos, vocabulary.pad, vocabulary.unk, *used}
     kept.update(i for i, (name, _) in enumerate(pieces) if len(name.lstrip("▁")) <= 1 and _common(name))

@@ -298,6 +298,15 @@ class SemanticCache(Protocol):
         removed. False when there is no such entry."""
         ...
 
+    async def note(self, entry_id: int, *, right: bool) -> bool:
+        """Count a judgement of this entry's answer for some question, and go on serving it. False when there
+        is no such entry."""
+        ...
+
+    async def withdraw(self, entry_id: int) -> bool:
+        """From now on serve this entry by exact match only. False when there is no such entry."""
+        ...
+
     async def embed(self, text: str) -> EncodedText:
         """Raises EmbedderError."""
         ...

@@ -147,6 +147,12 @@ class LocalSemanticCache:
     async def judge(self, entry_id: int, *, right: bool, by_similarity: bool) -> bool:
         return await self._finish(self._judge(entry_id, right=right, by_similarity=by_similarity))
 
+    async def note(self, entry_id: int, *, right: bool) -> bool:
+        return await self._store.judged(entry_id, right=right)
+
+    async def withdraw(self, entry_id: int) -> bool:
+        return await self._finish(self._withdraw(entry_id))
+
     async def remove(self, ids: Sequence[int]) -> int:
         try:
             return await self._finish(self._forget(self._store.remove(ids)))
@@ -241,6 +247,9 @@ class LocalSemanticCache:
             return True
         if not by_similarity:
             return await self._forget(self._store.remove([entry_id])) == 1
+        return await self._withdraw(entry_id)
+
+    async def _withdraw(self, entry_id: int) -> bool:
         there = await self._store.withdraw(entry_id)
         self._hot.drop([entry_id])
         if self._index is not None:

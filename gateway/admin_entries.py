@@ -106,6 +106,8 @@ class AdminEntries:
         entry_id, by_similarity = served.entry_id, served.by_similarity
         if not await cache.judge(entry_id, right=form.correct, by_similarity=by_similarity):
             raise _no_entry(str(entry_id))
+        if self._gateway.learner is not None:
+            self._gateway.learner.feedback(served, right=form.correct)
         self._gateway.metrics.cache.judged(form.correct)
         action: Action = "noted" if form.correct else "withdrawn" if by_similarity else "removed"
         note(request, entry=entry_id, correct=form.correct, outcome=action)

@@ -14,6 +14,7 @@ from gateway.request_headers import (
     RequestHeaders,
     cache_directives,
     declared_length,
+    max_error_rate,
     route_pin,
     tags,
     ttl_s,
@@ -84,6 +85,7 @@ class ApiEndpoint(Endpoint):
             variant=self._edge.header_policy.variant(headers),
             tags=tags(headers),
             ttl_s=ttl_s(headers),
+            max_error_rate=max_error_rate(headers),
         )
 
     def _admit(self, client: Client, request: Request, trace: Trace) -> Charge:

@@ -6,15 +6,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
+from embeddings.pair_thread import PairThread
 from embeddings.protocols import AnswerStore, Embedder, SemanticCache, StoreSize, VectorIndex
 from embeddings.semantic_cache import LocalSemanticCache
 from gateway import parts
 from gateway.announcements import Announce, index_progress, route_lines
+from gateway.answer_judge import AnswerJudge, asked_of
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
@@ -26,17 +29,21 @@ from gateway.generation import Generation
 from gateway.health import HealthBoard
 from gateway.housekeeping import Housekeeping
 from gateway.keys import key_ring
+from gateway.learning import Learner
 from gateway.ledger import Ledger, open_ledger
 from gateway.limits import Limits
 from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
 from gateway.pipeline import Pipeline
+from gateway.policy_state import PolicyStateFile
 from gateway.prices import FREE, PriceList, unknown_notice
 from gateway.recorder import Recorder
 from gateway.request_headers import HeaderPolicy
 from gateway.request_log import NoRequestLog, RequestLog
 from gateway.served import ServedAnswers
 from gateway.settings import BatchedBackendSettings, Settings
+from policies.bounded import BoundedPolicy
+from policies.protocols import CachePolicy
 
 NOTHING_STORED = StoreSize(entries=0, stored_bytes=0)
 
@@ -52,6 +59,7 @@ class Gateway:
     metrics: Metrics
     ledger: Ledger
     served: ServedAnswers
+    learner: Learner | None
     degradation: Degradation
     health: HealthBoard
     cache: SemanticCache | None
@@ -132,17 +140,20 @@ class _Starting:
         secret = await store.secret()
         degradation = self._degradation
         catalog, resilience = await self._catalog(engine, backends)
+        policy, encoder = parts.cache_policy(settings, engine.space if engine else None)
+        scorer = await self._open_pair_encoder(encoder)
         lookup = CacheLookup(
             settings=settings.cache,
             cache=cache,
             embed=engine.encode if engine else None,
             space=engine.space if engine else None,
-            policy=parts.cache_policy(settings, engine.space if engine else None),
+            policy=policy,
             rules=parts.sharing_rules(settings.cache),
             secret=secret,
             deadline_s=settings.embeddings.deadline_ms / 1000,
             degradation=degradation,
             clock=self._clock,
+            score_pairs=scorer.score if scorer else None,
         )
         generation = Generation(
             dialects=parts.dialects(),
@@ -154,6 +165,7 @@ class _Starting:
             clock=self._clock,
         )
         served = ServedAnswers()
+        learner = self._learner(policy, cache, generation, catalog, secret)
         return Gateway(
             settings=settings,
             pipeline=Pipeline(
@@ -163,7 +175,9 @@ class _Starting:
                 coalesce_wait_s=settings.cache.coalesce_wait_s,
                 replay_tokens_per_s=settings.cache.replay_tokens_per_s,
                 clock=self._clock,
+                learner=learner,
             ),
+            learner=learner,
             catalog=catalog,
             edge=self._edge(secret, ledger, served),
             metrics=self._metrics,
@@ -175,6 +189,52 @@ class _Starting:
             clock=self._clock,
             close=self.close,
         )
+
+    async def _open_pair_encoder(self, folder: Path | None) -> PairThread | None:
+        if folder is None:
+            return None
+        began = time.perf_counter()
+        threads = self._settings.embeddings.threads
+        device = self._settings.embeddings.device
+        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, folder, device, threads))
+
+        async def close() -> None:
+            await asyncio.to_thread(thread.close)
+
+        self._closers.append(close)
+        self._announce("verifier", f"{thread.identity} ({time.perf_counter() - began:.1f} s)")
+        return thread
+
+    def _learner(
+        self,
+        policy: CachePolicy,
+        cache: SemanticCache | None,
+        generation: Generation,
+        catalog: Catalog,
+        secret: bytes,
+    ) -> Learner | None:
+        """Who teaches a policy that learns, what it had learnt before restored."""
+        if not isinstance(policy, BoundedPolicy) or cache is None:
+            return None
+        settings = self._settings.cache
+        path = parts.policy_state_path(settings)
+        state = None if path is None else PolicyStateFile(path, secret)
+        if state is not None and state.restore(policy):
+            self._announce("policy", f"what was learnt before: {path}")
+        ask = None if settings.policy.judge is None else asked_of(catalog, generation, settings.policy.judge)
+        learner = Learner(
+            policy=policy,
+            cache=cache,
+            generation=generation,
+            judge=AnswerJudge(cache.embed, ask),
+            metrics=self._metrics,
+            verify_share=settings.policy.verify_share,
+            clock=self._clock,
+            state=state,
+        )
+        generation.on_kept = learner.generated
+        self._closers.append(learner.aclose)
+        return learner
 
     async def _catalog(
         self, engine: EngineThread | None, backends: Mapping[str, Backend]

@@ -26,6 +26,17 @@ class CacheMetrics:
         self._wrong = Counter(
             "lockgate_cache_wrong_total", "Cached answers that were judged wrong", registry=registry
         )
+        self._outcomes = Counter(
+            "lockgate_cache_outcomes_total",
+            "Answers compared with what the cache had, and what came of it",
+            ["source", "right"],
+            registry=registry,
+        )
+        self.drift = Gauge(
+            "lockgate_cache_calibration_drift",
+            "1 while outcomes contradict the calibration of the cache policy, and risks are raised",
+            registry=registry,
+        )
         self.faults = Counter(
             "lockgate_cache_faults_total",
             "Requests that a part of the cache failed",
@@ -37,6 +48,10 @@ class CacheMetrics:
         """What the store holds now."""
         self._entries.set(size.entries)
         self._bytes.set(size.stored_bytes)
+
+    def learnt(self, source: str, right: bool) -> None:
+        """Count an outcome that the policy has learnt from."""
+        self._outcomes.labels(source, "true" if right else "false").inc()
 
     def judged(self, right: bool) -> None:
         """Count a judgement of an answer from the cache."""

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from gateway.cli_cache import cache
+from gateway.cli_explain import explain
 from gateway.cli_keys import keys
 from gateway.cli_router import router
 from gateway.cli_stats import stats
+from gateway.cli_verifier import verifier
 
 DEFAULT_CONFIG = Path("config.toml")
 
@@ -110,3 +112,5 @@ main.add_command(cache)
 main.add_command(router)
 main.add_command(stats)
 main.add_command(keys)
+main.add_command(explain)
+main.add_command(verifier)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+
+from embeddings.pair_thread import PairScorer
 
 _DATA = click.argument(
     "data", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DATA [DATA]..."
@@ -61,14 +63,18 @@ def train(
     from gateway.router_embeddings import EmbeddingCacheError
     from gateway.verifier_data import VerifierDataError, read_pairs
     from gateway.verifier_fitting import VerifierDependencyError, require_scikit_learn
+    from gateway.verifier_weights import read_verifier, shipped
+    from policies.tree_verifier import VerifierWeightsError
 
     try:
         require_scikit_learn()
         pairs, files = read_pairs(data)
         parts = verifier_training.own_parts(pairs, seed)
         total = len(verifier_training.texts_of(parts))
+        encoder = read_verifier(shipped()).encoder
         with (
             closing(OnnxEmbedder.open(embedder, "cpu", threads)) as model,
+            opened_encoder(encoder, threads) as scorer,
             click.progressbar(
                 length=total, label="embedding", file=sys.stderr, hidden=not sys.stderr.isatty()
             ) as bar,
@@ -80,9 +86,17 @@ def train(
                 seed=seed,
                 files=files,
                 cache=cache or out.parent,
+                scorer=scorer,
+                encoder=encoder,
                 advance=bar.update,
             )
-    except (VerifierDataError, VerifierDependencyError, EmbedderError, EmbeddingCacheError) as error:
+    except (
+        VerifierDataError,
+        VerifierDependencyError,
+        VerifierWeightsError,
+        EmbedderError,
+        EmbeddingCacheError,
+    ) as error:
         raise UserError(str(error)) from None
     except OSError as error:
         raise UserError(f"{error.filename or out}: {error.strerror}") from None
@@ -119,12 +133,28 @@ def measure(data: tuple[Path, ...], weights: Path | None, embedder: str, threads
 
     try:
         pairs, _ = read_pairs(data)
-        judge = read_verifier(weights or shipped()).verifier
-        with closing(OnnxEmbedder.open(embedder, "cpu", threads)) as model:
-            figures = verifier_training.measured(pairs, judge.of_space(model.space), model)
+        file = read_verifier(weights or shipped())
+        with (
+            closing(OnnxEmbedder.open(embedder, "cpu", threads)) as model,
+            opened_encoder(file.encoder, threads) as scorer,
+        ):
+            file.verifier.of_space(model.space)
+            figures = verifier_training.measured(pairs, file, model, scorer)
     except (VerifierDataError, VerifierWeightsError, EmbedderError) as error:
         raise UserError(str(error)) from None
     click.echo(json.dumps(figures) if as_json else _table(figures))
+
+
+@contextmanager
+def opened_encoder(folder: Path | None, threads: int) -> Iterator[PairScorer | None]:
+    """The cross-encoder in `folder`; None where there is none. Raises EmbedderError."""
+    if folder is None:
+        yield None
+        return
+    from embeddings.pair_encoder import PairEncoder
+
+    with closing(PairEncoder.open(folder, "cpu", threads)) as scorer:
+        yield scorer
 
 
 def _table(figures: Mapping[str, Mapping[str, Any]]) -> str:

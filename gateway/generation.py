@@ -37,6 +37,14 @@ def _charge_nobody(tokens: int, cost_usd: float) -> None:
     pass
 
 
+OnKept = Callable[[Lookup, Mapping[str, Any], int | None], None]
+"""Takes what the look-up had found, the answer that was generated instead, and the entry it is kept as."""
+
+
+def _nothing_to_learn(lookup: Lookup, answer: Mapping[str, Any], entry_id: int | None) -> None:
+    pass
+
+
 class ClientContext(msgspec.Struct, frozen=True, kw_only=True):
     """What of the client goes upstream: its credential, for backends without a key of their own, and the
     headers that are safe to forward. `charge` is told once what its generation used: tokens and USD."""
@@ -65,6 +73,8 @@ class Generation:
         self.attempts = attempts
         self.metrics = metrics
         self.ledger = ledger
+        self.on_kept: OnKept = _nothing_to_learn
+        """Told of each clean answer to a request that the cache may know."""
         self._cache = cache
         self._degradation = degradation
         self._clock = clock
@@ -92,6 +102,29 @@ class Generation:
         flight = Flight(source)
         self.flights.register((*identity.owner, identity.exact_key), flight, question_of(lookup))
         return flight
+
+    async def ask(
+        self,
+        request: Request,
+        lookup: Lookup,
+        models: Sequence[Model],
+        client: ClientContext,
+        trace: Trace,
+    ) -> dict[str, Any]:
+        """An answer that no client waits for and nobody keeps, paid for as any other. Raises BackendError."""
+        decision = Generate(cache="bypass", reason="asked by the gateway", ttl_s=0.0)
+        solo = Solo(_Generating(self, request, lookup, decision, models, client, trace))
+        return whole_answer(await solo.whole(), self.dialects.of(request.api))
+
+    async def keep(
+        self, request: Request, lookup: Lookup, answer: dict[str, Any], trace: Trace
+    ) -> int | None:
+        """Keep an answer that `ask` gave, where such answers are kept. The entry's id, if it was."""
+        if lookup.ttl_s == 0 or self.dialects.of(request.api).why_not_stored(answer):
+            return None
+        return await self.store(
+            request, lookup, lookup.ttl_s, answer, trace.model, trace.usage, trace.cost_usd
+        )
 
     async def store(
         self,
@@ -195,6 +228,7 @@ class _Generating:
                 trace.usage,
                 trace.cost_usd,
             )
+            self._generation.on_kept(self._lookup, answer, trace.stored_entry_id)
 
     def abandon(self, chunks: Sequence[Chunk]) -> None:
         self._account(self._usage_of(chunks))

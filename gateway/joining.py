@@ -13,7 +13,7 @@ from policies.types import Candidate, Identity, Request, Verdict
 NEAR_FLIGHTS = 5
 """How many of the flights nearest to a question its policy looks at, as with cached answers."""
 
-Judge = Callable[[Identity, Sequence[Candidate]], Verdict]
+Judge = Callable[[Request, Identity, Sequence[Candidate]], Verdict]
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def join(flights: SingleFlight, request: Request, lookup: Lookup, judge: Judge, 
         Candidate(entry_id=at, similarity=similarity, text=other.text, created_at=now)
         for at, (_, other, similarity) in enumerate(near)
     ]
-    verdict = judge(identity, candidates)
+    verdict = judge(request, identity, candidates)
     if verdict.candidate is None:
         return None
     return Joined(

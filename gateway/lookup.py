@@ -37,12 +37,14 @@ MAX_EMBEDDED_CHARACTERS = 50_000
 """Longer texts are beyond every embedder's window, and tokenizing megabytes would hold up all others."""
 
 Embed = Callable[[str], Awaitable[EncodedText]]
+ScorePairs = Callable[[Sequence[tuple[str, str]]], Awaitable[Sequence[float | None]]]
+"""Log-odds that one answer serves both, of (asked, cached); None where it cannot tell."""
 
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     """What a look-up found. `entry` is there when the decision is to serve it; `identity` is None when
     the cache was bypassed whole. `query` is what routing looks at; `chat` asks the same in the form of a
-    chat completion."""
+    chat completion; `verdict` is the cache policy's. `ttl_s`: how long an answer may be kept, 0 is not."""
 
     decision: Decision
     query: Query
@@ -50,12 +52,15 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
     entry: Entry | None = None
     identity: Identity | None = None
     vector: EncodedText | None = None
+    verdict: Verdict | None = None
+    ttl_s: float = 0.0
 
 
 class CacheLookup:
     """Looks for an answer, and fails open: a part that is late or broken costs a hit, never a request.
 
-    `embed` is None when there is no embedder, `cache` when caching is off.
+    `embed` is None when there is no embedder, `cache` when caching is off, `score_pairs` when there is no
+    cross-encoder.
     """
 
     def __init__(
@@ -71,8 +76,10 @@ class CacheLookup:
         deadline_s: float,
         degradation: Degradation,
         clock: Callable[[], float] = time.time,
+        score_pairs: ScorePairs | None = None,
     ) -> None:
         self._settings = settings
+        self._score_pairs = score_pairs
         self._cache = cache
         self._embed = embed
         self._space = space
@@ -150,14 +157,23 @@ class CacheLookup:
             reason = "the entry that was found has gone" if lost else verdict.reason
             decision = self._generate(request, kind, reason, max_ttl_s=restriction.max_ttl_s)
         return Lookup(
-            decision=decision, query=query, chat=chat, entry=entry, identity=identity, vector=comparable
+            decision=decision,
+            query=query,
+            chat=chat,
+            entry=entry,
+            identity=identity,
+            vector=comparable,
+            verdict=verdict,
+            ttl_s=self._ttl_s(request, restriction.max_ttl_s),
         )
 
-    def would_serve(self, identity: Identity, candidates: Sequence[Candidate]) -> Verdict:
+    def would_serve(self, request: Request, identity: Identity, candidates: Sequence[Candidate]) -> Verdict:
         """What the policy says of answers that are not there yet."""
         if not candidates or identity.text is None or self._settings.policy.mode != "on":
             return Verdict(candidate=None, reason="nothing comparable is being answered")
-        return self._policy.judge(identity, candidates, self._clock(), in_flight=True)
+        return self._policy.judge(
+            identity, candidates, self._clock(), max_error_rate=request.max_error_rate, in_flight=True
+        )
 
     def why_bypassed(self, request: Request) -> str:
         if self._cache is None:
@@ -239,7 +255,34 @@ class CacheLookup:
                 return Verdict(candidate=None, reason=f"what is cached is older than max-age={limit:g}")
             candidates = fresh
         with trace.stage("verify"):
-            return self._policy.judge(identity, candidates, now)
+            candidates = await self._scored(identity, candidates)
+            return self._policy.judge(
+                identity,
+                candidates,
+                now,
+                max_error_rate=request.max_error_rate,
+                may_explore=not request.cache.only_if_cached,
+            )
+
+    async def _scored(self, identity: Identity, candidates: list[Candidate]) -> list[Candidate]:
+        """With a pair score where the policy wants one, if it comes in time."""
+        if self._score_pairs is None or not candidates:
+            return candidates
+        wanted = self._policy.undecided(identity, candidates)
+        if not wanted:
+            return candidates
+        asked = identity.text or ""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                scores = await self._score_pairs([(asked, candidate.text) for candidate in wanted])
+        except TimeoutError:
+            self._degradation.note("verifier", f"no score within {self._deadline_s * 1000:.0f} ms")
+        except EmbedderError as error:
+            self._degradation.note("verifier", str(error))
+        else:
+            found = {one.entry_id: score for one, score in zip(wanted, scores, strict=True)}
+            candidates = [replace(one, pair_score=found.get(one.entry_id)) for one in candidates]
+        return candidates
 
     async def _chosen(self, verdict: Verdict, request: Request, trace: Trace) -> Entry | None:
         """The entry to serve for a verdict, if the mode allows it."""
@@ -269,10 +312,13 @@ class CacheLookup:
     ) -> Decision:
         if request.cache.only_if_cached:
             return Refuse(reason=f"only-if-cached, and {reason}")
+        return Generate(cache=cache, reason=reason, ttl_s=self._ttl_s(request, max_ttl_s))
+
+    def _ttl_s(self, request: Request, max_ttl_s: float | None) -> float:
+        if request.cache.no_store:
+            return 0.0
         ttl_s = self._settings.ttl_s if request.ttl_s is None else request.ttl_s
-        if max_ttl_s is not None:
-            ttl_s = min(ttl_s, max_ttl_s)
-        return Generate(cache=cache, reason=reason, ttl_s=0.0 if request.cache.no_store else ttl_s)
+        return ttl_s if max_ttl_s is None else min(ttl_s, max_ttl_s)
 
     def _fresh(self, entry: Entry | None, request: Request, trace: Trace) -> Entry | None:
         limit = request.cache.max_age_s

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from backends.anthropic import AnthropicBackend
 from backends.http_backend import HttpBackend, Timeouts
 from backends.openai import OpenAIBackend
+from embeddings.onnx_embedder import Device
+from embeddings.pair_thread import PairScorer
 from embeddings.protocols import AnswerStore, Embedder
 from gateway.attempts import Resilience
+from gateway.config_problems import ConfigError, Problem
 from gateway.router_weights import read_weights, shipped
 from gateway.settings import (
     AnthropicBackendSettings,
@@ -19,6 +23,8 @@ from gateway.settings import (
 )
 from gateway.settings import Cache as CacheSettings
 from gateway.similarity import min_similarity
+from gateway.verifier_weights import read_verifier
+from gateway.verifier_weights import shipped as shipped_verifier
 from gateway.volatile_rules import load_rules
 from gateway.wire.chat_dialect import ChatDialect
 from gateway.wire.chat_to_messages import ChatToMessages
@@ -30,12 +36,14 @@ from gateway.wire.messages import MessagesDialect
 from gateway.wire.messages_to_chat import MessagesToChat
 from gateway.wire.responses import ResponsesDialect
 from gateway.wire.responses_to_chat import ResponsesToChat
+from policies.bounded import BoundedPolicy
 from policies.breaker import CircuitBreaker
 from policies.difficulty import DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
 from policies.sharing import SharingRules
 from policies.static import StaticPolicy
+from policies.tree_verifier import VerifierWeightsError
 
 
 def dialects() -> Dialects:
@@ -118,10 +126,41 @@ def embedder(settings: Settings) -> Embedder:
     return OnnxEmbedder.open(wanted.model, wanted.device, wanted.threads)
 
 
-def cache_policy(settings: Settings, space: str | None) -> CachePolicy:
+def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, Path | None]:
+    """The policy, and the folder of the cross-encoder that it would ask. Raises ConfigError."""
+    wanted = settings.cache.policy
     if space is None or not semantic(settings):
-        return ExactPolicy()
-    return StaticPolicy(min_similarity(settings.cache.policy.min_similarity, space))
+        return ExactPolicy(), None
+    if wanted.kind == "static":
+        return StaticPolicy(min_similarity(wanted.min_similarity, space)), None
+    own = wanted.verifier
+    try:
+        file = read_verifier(shipped_verifier() if own == "default" else Path(own).expanduser())
+        verifier = file.verifier.of_space(space)
+    except VerifierWeightsError as error:
+        expected = f"weights for the embedder in use: {error}"
+        problem = Problem(key="cache.policy.verifier", value=f'"{own}"', expected=expected)
+        raise ConfigError([problem], "configuration") from None
+    policy = BoundedPolicy(
+        verifier,
+        max_error_rate=wanted.max_error_rate,
+        random=random.random,
+        counts=file.counts,
+        explore_share=wanted.explore_share,
+    )
+    return policy, file.encoder
+
+
+def pair_encoder(folder: Path, device: Device, threads: int) -> PairScorer:
+    """Raises EmbedderError."""
+    from embeddings.pair_encoder import PairEncoder
+
+    return PairEncoder.open(folder, device, threads)
+
+
+def policy_state_path(settings: CacheSettings) -> Path | None:
+    """Where what a policy has learnt is kept: beside the entries that it is about."""
+    return Path(f"{Path(settings.path).expanduser()}.policy") if settings.store == "sqlite" else None
 
 
 def difficulty_weights(settings: Settings, space: str | None) -> dict[str, DifficultyWeights]:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from gateway.errors import RequestError, from_backend
 from gateway.generation import ClientContext, Generation, whole_answer
 from gateway.http import Last
 from gateway.joining import Joined
+from gateway.learning import Learner
 from gateway.lookup import CacheLookup, Lookup, same_request
 from gateway.prices import Price
 from gateway.replay import replayed
@@ -56,7 +58,9 @@ class Pipeline:
         coalesce_wait_s: float,
         replay_tokens_per_s: float | None = None,
         clock: Callable[[], float] = time.time,
+        learner: Learner | None = None,
     ) -> None:
+        self._learner = learner
         self._catalog = catalog
         self._lookup = lookup
         self.generation = generation
@@ -94,6 +98,9 @@ class Pipeline:
         match lookup.decision:
             case ServeCached() as decision:
                 assert lookup.entry is not None
+                if self._learner is not None:
+                    self._learner.served(request, lookup, partial(choose_models, target), client)
+                trace.probability = lookup.verdict.probability if lookup.verdict is not None else None
                 return self._serve(request, lookup.entry, decision, trace)
             case Refuse() as decision:
                 raise RequestError(decision.reason, status=504, kind="cache_error", code="only_if_cached")

@@ -1,8 +1,8 @@
 """Groups of questions written for training: what says the same, and what looks alike and does not.
 
-A file holds groups with a blank line between them. In a group of questions `Q ` starts the question, `= ` what
-one answer serves too, `!kind ` a trap. In a group of conversations `#base`, `#same kind` and `#diff kind` start
-one, whose messages follow: `U ` the user's, `A ` the assistant's, the last one the user's.
+A file holds groups with a blank line between them. In a group of questions `Q ` starts the question, `= `
+what one answer serves too, `!kind ` a trap. In a group of conversations `#base`, `#same kind` and `#diff
+kind` start one, whose messages follow: `U ` the user's, `A ` the assistant's, the last one the user's.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def _conversations(name: str, lines: Sequence[str]) -> ConversationGroup:
         elif line[:2] in _ROLES and found:
             found[-1][2].append(Message(role=_ROLES[line[:2]], content=line[2:]))
         else:
-            raise VerifierDataError(f"{name}: {line[:40]!r}: expected `#base`, `#same`, `#diff`, `U ` or `A `")
+            raise VerifierDataError(
+                f"{name}: {line[:40]!r}: expected `#base`, `#same`, `#diff`, `U ` or `A `"
+            )
     parted: dict[str, list[tuple[str, Conversation]]] = {"base": [], "same": [], "diff": []}
     for mark, kind, messages in found:
         if mark not in parted:

@@ -65,7 +65,12 @@ class Recorder:
         self._metrics.record(trace)
         if trace.entry_id is not None:
             by_similarity = trace.cache == "hit-semantic"
-            self._served.note(trace.request_id, trace.entry_id, by_similarity=by_similarity)
+            self._served.note(
+                trace.request_id,
+                trace.entry_id,
+                by_similarity=by_similarity,
+                probability=trace.probability if by_similarity else None,
+            )
         elif trace.stored_entry_id is not None:
             self._served.note(trace.request_id, trace.stored_entry_id, by_similarity=False)
         self._ledger.request(_posting(trace))

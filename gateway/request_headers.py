@@ -20,6 +20,7 @@ MAX_TAGS = 16
 MAX_TTL_S = 315_360_000
 _TAG = re.compile(r"[A-Za-z0-9_.:/@+-]{1,64}")
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")
+_SHARE = re.compile(r"0|1|0?\.[0-9]{1,9}|1\.0{1,9}")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:-]{1,128}")
 
 
@@ -98,6 +99,21 @@ def ttl_s(headers: RequestHeaders) -> float | None:
     )
 
 
+def max_error_rate(headers: RequestHeaders) -> float | None:
+    """The share of wrong answers that the client allows, `x-lockgate-max-error-rate`; None when it does not
+    say. Raises RequestError (400)."""
+    value = headers.get(b"x-lockgate-max-error-rate")
+    if value is None:
+        return None
+    text = value.decode("latin-1").strip()
+    if _SHARE.fullmatch(text):
+        return float(text)
+    raise RequestError(
+        f"x-lockgate-max-error-rate: expected a share from 0 to 1, such as 0.005, got '{text[:80]}'.",
+        param="x-lockgate-max-error-rate",
+    )
+
+
 class HeaderPolicy:
     """Which of a client's headers go upstream. `also` are those that the config adds (`forward_headers`)."""
 
@@ -110,6 +126,7 @@ class HeaderPolicy:
             b"x-lockgate-route",
             b"x-lockgate-tag",
             b"x-lockgate-ttl-s",
+            b"x-lockgate-max-error-rate",
             *self._variant,
         ]
 

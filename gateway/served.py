@@ -8,10 +8,12 @@ KEPT = 25_000
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The entry that answered a request, or that its answer was stored as."""
+    """The entry that answered a request, or that its answer was stored as. `probability`: what the verifier
+    had said, where an entry was served by similarity."""
 
     entry_id: int
     by_similarity: bool
+    probability: float | None = None
 
 
 class ServedAnswers:
@@ -23,10 +25,14 @@ class ServedAnswers:
         self._young: dict[str, Served] = {}
         self._old: dict[str, Served] = {}
 
-    def note(self, request_id: str, entry_id: int, *, by_similarity: bool) -> None:
+    def note(
+        self, request_id: str, entry_id: int, *, by_similarity: bool, probability: float | None = None
+    ) -> None:
         if len(self._young) == self._kept:
             self._old, self._young = self._young, {}
-        self._young[request_id] = Served(entry_id=entry_id, by_similarity=by_similarity)
+        self._young[request_id] = Served(
+            entry_id=entry_id, by_similarity=by_similarity, probability=probability
+        )
 
     def find(self, request_id: str) -> Served | None:
         return self._young.get(request_id) or self._old.get(request_id)

@@ -80,8 +80,16 @@ class Embeddings(Section):
 
 
 class CachePolicySettings(Section):
-    kind: Literal["exact", "static"] = "static"
+    """`verifier` names a file of weights, or those that are shipped; `judge` a model that says whether two
+    answers agree where nothing cheaper can tell."""
+
+    kind: Literal["exact", "static", "bounded"] = "static"
+    max_error_rate: float = Field(default=0.01, ge=0.0, lt=1.0)
     min_similarity: Cosine | Literal["auto"] = "auto"
+    verify_share: Share = 0.02
+    explore_share: Share = 0.02
+    verifier: str = Field(default="default", min_length=1)
+    judge: str | None = Field(default=None, min_length=1)
     mode: Literal["on", "shadow", "off"] = "on"
 
 
@@ -211,6 +219,9 @@ class Settings(Section):
                     found.append((key, target, _one_of("models", self.models)))
             if name in self.models:
                 found.append((f"routes.{name}", name, "a name that no [models.…] table has"))
+        judge = self.cache.policy.judge
+        if judge is not None and judge not in self.models:
+            found.append(("cache.policy.judge", judge, _one_of("models", self.models)))
         unknown = self.server.unknown_models
         if unknown and unknown.backend not in self.backends:
             found.append(

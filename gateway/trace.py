@@ -29,7 +29,7 @@ class Trace(msgspec.Struct, kw_only=True):
     """Times are seconds; `started` is on the performance counter's clock. `answer_model` is whose answer was
     served where none was generated; `stored_entry_id` what the answer is kept as. `client_refused`: there was
     an answer, but the client's `Cache-Control` ruled it out. `reference` is what a token would have cost
-    without Lockgate: at the large model of the route, and with no cache."""
+    without Lockgate: at the large model of the route, and with no cache. `probability` is the verifier's."""
 
     request_id: str
     tenant: str = ""
@@ -46,6 +46,7 @@ class Trace(msgspec.Struct, kw_only=True):
     entry_id: int | None = None
     similarity: float | None = None
     confidence: float | None = None
+    probability: float | None = None
     age_s: float | None = None
     ttl_left_s: float | None = None
     shadow_entry_id: int | None = None

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from embeddings.protocols import FloatMatrix
+from gateway.question_groups import QuestionGroup
 from gateway.router_data import SourceFile
 from gateway.verifier_data import (
     Pair,
@@ -57,18 +58,21 @@ HELD_OUT_KINDS: Final = frozenset(
     }
 )
 """Kinds of the checklist that nothing is trained on."""
-_EVALUATED, _CALIBRATED = 0.5, 0.1
+_EVALUATED, _CALIBRATED, _BLENDED = 0.5, 0.06, 0.04
+_OWN_EVALUATED, _OWN_CALIBRATED, _OWN_BLENDED = 0.1, 0.1, 0.1  # of the groups written for training
+_TRAPS_OF_SAME = 8  # pairs of a paraphrase and a trap of one group
 _NEAR_WEIGHT, _TEMPLATE_WEIGHT, _EDIT_WEIGHT = 0.3, 0.3, 0.5
 _NEAR = 3  # texts of other classes per text
 _PARAPHRASES = 15  # pairs of each group of ten
 _PER_KIND = 150  # pairs of each kind of the checklist in training
-_EDITS: Final[dict[Part, int]] = {"train": 500, "calibrate": 60, "evaluate": 300}  # of each kind and language
+_EDITS: Final[dict[Part, int]] = {"train": 500, "blend": 40, "calibrate": 60, "evaluate": 300}
+"""Of each kind and language."""
 
 
 def read_corpus(folder: Path, embed: Embed, seed: int) -> tuple[Parts, list[SourceFile]]:
     """Every part of the data in `folder`, which holds FILES as `.jsonl.gz`. `embed` gives unit vectors,
     float32 (N, D). Raises VerifierDataError and what `embed` raises."""
-    parts: Parts = {"train": [], "calibrate": [], "evaluate": []}
+    parts = no_parts()
     rng = np.random.default_rng(seed)
     _add_quora(parts, folder, embed, seed, rng)
     _add_parakqc(parts, folder, embed, seed, rng)
@@ -118,14 +122,52 @@ def _add_parakqc(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.ra
         parts[part] += [replace(pair, weight=_EDIT_WEIGHT) for pair in korean]
 
 
+def written_parts(groups: Sequence[QuestionGroup], seed: int) -> Parts:
+    """The pairs of the groups that were written for training: in each, what says the same with each other,
+    and with the traps. Of two traps it is not known whether one answer serves both."""
+    parts = no_parts()
+    rng = np.random.default_rng(seed)
+    for group in groups:
+        part = written_part(group, seed)
+        same = [group.question, *group.same]
+        both = [(a, b, True, "written") for i, a in enumerate(same) for b in same[:i]]
+        both += [(group.question, trap.text, False, "written") for trap in group.traps]
+        crossed = [(a, trap.text, False, "written") for a in group.same for trap in group.traps]
+        both += [crossed[int(i)] for i in rng.permutation(len(crossed))[:_TRAPS_OF_SAME]]
+        parts[part] += [
+            Pair(a=a, b=b, same=is_same, source=source) for a, b, is_same, source in both if a != b
+        ]
+    for part, pairs in parts.items():
+        texts = list(dict.fromkeys(pair.a for pair in pairs if len(pair.a) < 150))
+        parts[part] = pairs + edited(texts, rng, _EDITS[part] // 2, _EDIT_WEIGHT)
+    return parts
+
+
+def written_part(group: QuestionGroup, seed: int) -> Part:
+    return part_of(group.question, seed, _OWN_EVALUATED, _OWN_CALIBRATED, _OWN_BLENDED)
+
+
+def no_parts() -> Parts:
+    return {"train": [], "blend": [], "calibrate": [], "evaluate": []}
+
+
 def held_out_stream(folder: Path, name: str, seed: int) -> list[tuple[str, int]]:
     """Of the stream `name` ("qqp" or "parakqc") in its order, texts with their classes: those that neither
     training nor calibration with this seed has seen."""
+    return _part_of_stream(folder, name, seed, "evaluate")
+
+
+def calibration_stream(folder: Path, name: str, seed: int) -> list[tuple[str, int]]:
+    """As `held_out_stream`, those that are for the calibration."""
+    return _part_of_stream(folder, name, seed, "calibrate")
+
+
+def _part_of_stream(folder: Path, name: str, seed: int, part: Part) -> list[tuple[str, int]]:
     rows = [(row["text"], int(row["class"])) for _, row in read_rows(folder / f"stream_{name}.jsonl.gz")]
     if name == "parakqc":
-        return [(text, number) for text, number in rows if _part(f"parakqc {number}", seed) == "evaluate"]
+        return [(text, number) for text, number in rows if _part(f"parakqc {number}", seed) == part]
     group = _quora_groups(_labelled(folder, "pairs_qqp"), rows)
-    return [(text, number) for text, number in rows if _part(group[text], seed) == "evaluate"]
+    return [(text, number) for text, number in rows if _part(group[text], seed) == part]
 
 
 def _quora_groups(pairs: Sequence[Pair], rows: Sequence[tuple[str, int]]) -> dict[str, str]:
@@ -155,10 +197,10 @@ def _near(texts: Sequence[str], classes: Sequence[int], embed: Embed, source: st
     """The nearest texts of another class, each two of them once."""
     found = nearest_of_other_classes(embed(texts), np.array(classes, np.int64), _NEAR)
     seen: dict[tuple[str, str], None] = {}
-    for text, row in zip(texts, found, strict=True):
+    for at, row in enumerate(found):
         for other in row:
-            low, high = sorted((text, texts[other]))
-            if low != high:
+            low, high = sorted((texts[at], texts[other]))
+            if low != high and (classes[at] != classes[other] or classes[at] == -1):
                 seen.setdefault((low, high))
     return [Pair(a=a, b=b, same=False, source=source) for a, b in seen]
 
@@ -175,7 +217,7 @@ def _stream(folder: Path, name: str) -> tuple[list[str], list[int]]:
 
 
 def _part(group: str, seed: int) -> Part:
-    return part_of(group, seed, _EVALUATED, _CALIBRATED)
+    return part_of(group, seed, _EVALUATED, _CALIBRATED, _BLENDED)
 
 
 def _source_file(path: Path) -> SourceFile:

@@ -18,7 +18,9 @@ from embeddings.protocols import FloatMatrix
 from gateway.router_data import SourceFile
 from gateway.verifier_edits import CHANGES, Edit, direct, names_in, rename, reword
 
-Part = Literal["train", "calibrate", "evaluate"]
+Part = Literal["train", "blend", "calibrate", "evaluate"]
+"""What a pair is for: the cross-encoder and the first trees; the trees that come after the cross-encoder,
+which must not see what that learnt by heart; the calibration; the figures."""
 _BLOCK = 1024  # rows of similarities held at once
 
 
@@ -89,13 +91,18 @@ def groups(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {text: root(text) for text in list(parent)}
 
 
-def part_of(group: str, seed: int, evaluated: float = 0.2, calibrated: float = 0.2) -> Part:
-    """The part a group belongs to, by its hash: `evaluated` and `calibrated` are shares of all groups."""
+def part_of(
+    group: str, seed: int, evaluated: float = 0.2, calibrated: float = 0.2, blended: float = 0.0
+) -> Part:
+    """The part a group belongs to, by its hash: `evaluated`, `calibrated` and `blended` are shares of all
+    groups."""
     digest = hashlib.sha256(f"{seed}:{group}".encode()).digest()
     place = int.from_bytes(digest[:8]) / 2**64
     if place < evaluated:
         return "evaluate"
-    return "calibrate" if place < evaluated + calibrated else "train"
+    if place < evaluated + blended:
+        return "blend"
+    return "calibrate" if place < evaluated + blended + calibrated else "train"
 
 
 def nearest_of_other_classes(
@@ -104,6 +111,7 @@ def nearest_of_other_classes(
     """What a cache meets: for each of N texts the `k` most similar ones that another answer is due to,
     int (N, k), nearest first. `vectors` float32 (N, D), unit norm; `classes` (N,), -1 is a class of its own.
     """
+    k = min(k, len(vectors))
     found = np.empty((len(vectors), k), np.intp)
     for start in range(0, len(vectors), _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, len(vectors)))

@@ -1,26 +1,25 @@
 """Trains a verifier: features of pairs, trees, calibration, and how good it is on pairs held out.
 
-`python -m gateway.verifier_training DATA OUT CACHE` makes the shipped weights of the public pairs in DATA.
+The shipped one is made by `gateway.training.shipped_verifier`, of the same steps.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import platform
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from embeddings.pair_thread import PairScorer
 from embeddings.protocols import Embedder, FloatMatrix
 from gateway.router_data import SourceFile
 from gateway.router_embeddings import embed
-from gateway.verifier_corpus import Parts, read_corpus
+from gateway.verifier_corpus import Parts, no_parts
 from gateway.verifier_data import Pair, VerifierDataError, edited, groups, part_of
 from gateway.verifier_fitting import (
     TREES,
@@ -31,7 +30,9 @@ from gateway.verifier_fitting import (
     require_scikit_learn,
     threshold_at,
 )
-from gateway.verifier_weights import write_weights
+from gateway.verifier_weights import SecondStage, VerifierFile, write_weights
+from policies.calibration_curve import count
+from policies.cascade_verifier import SCORED_FEATURES
 from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION, pair_features
 from policies.tree_ensemble import FloatArray, TreeEnsemble
 from policies.tree_verifier import TreeVerifier, VerifierWeights
@@ -41,6 +42,11 @@ MIN_OF_EACH: Final = 100
 """Fewer labelled pairs than MIN_PAIRS, or fewer of either answer than this, train nothing worth trusting."""
 MIN_IN_PART: Final = 20
 """Of either answer, of what is held out for the calibration and for the figures."""
+GREY: Final = (0.03, 0.995)
+"""Probabilities of the first stage between which a pair is read together. Below, 1 pair in 30 would be lost
+at most; above, it is surer than the cross-encoder."""
+NEAREST: Final = 3
+"""Of the earlier questions of a stream, those looked at."""
 SHARES: Final = (0.01, 0.05, 0.1)
 """Of the pairs that are not the same: at these shares let through, the recall is measured."""
 PROBES: Final = (
@@ -55,7 +61,8 @@ _EDIT_WEIGHT: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """N pairs: `features` float64 (N, F), `same` bool (N,), `weight` float64 (N,)."""
+    """N pairs: `features` float64 (N, F), the last column a cross-encoder's score where there is one; `same`
+    bool (N,), `weight` float64 (N,)."""
 
     pairs: Sequence[Pair]
     features: FloatArray
@@ -67,9 +74,10 @@ class Measured:
         """The cosine, float64 (N,)."""
         return self.features[:, PAIR_FEATURES.index("similarity")]
 
-    def scores(self, trees: TreeEnsemble) -> FloatArray:
-        """Raw scores, float64 (N,)."""
-        return np.array([trees.score(row) for row in self.features])
+    @property
+    def plain(self) -> FloatArray:
+        """The features without a cross-encoder's score."""
+        return self.features[:, : len(PAIR_FEATURES)]
 
 
 def own_parts(pairs: Sequence[Pair], seed: int) -> Parts:
@@ -77,10 +85,12 @@ def own_parts(pairs: Sequence[Pair], seed: int) -> Parts:
     rest come edits of their questions. Raises VerifierDataError when there are too few."""
     _enough(pairs)
     group = groups((pair.a, pair.b) for pair in pairs)
-    parts: Parts = {"train": [], "calibrate": [], "evaluate": []}
+    parts = no_parts()
     for pair in pairs:
         parts[part_of(group[pair.a], seed)].append(pair)
     for part, held in parts.items():
+        if part == "blend":
+            continue
         same = sum(pair.same for pair in held)
         if min(same, len(held) - same) < MIN_IN_PART:
             raise VerifierDataError(
@@ -104,56 +114,137 @@ def train(
     seed: int,
     files: Sequence[SourceFile],
     cache: Path | None,
+    scorer: PairScorer | None = None,
+    encoder: Path | None = None,
+    streams: Sequence[Sequence[tuple[str, int]]] = (),
     trees: int = TREES,
     advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Writes the weights to `out` and returns what the file says about itself: data with SHA-256, seed,
     versions, rows and held-out figures.
 
-    Nothing of the parts "calibrate" and "evaluate" is trained on; the figures are of "evaluate" alone.
-    `advance` is told how many more texts are embedded, of `texts_of` in all. Raises VerifierDependencyError,
-    EmbedderError, EmbeddingCacheError, OSError.
+    `scorer` is a cross-encoder that has not been trained on the part "blend" (without such a part: on none of
+    the pairs), `encoder` its folder. `streams`: held-out questions with their classes, of which the counts
+    are taken that a policy starts from; without, they come of the part "calibrate". The figures are of
+    "evaluate" alone. `advance` is told how many more texts are embedded, of `texts_of` in all. Raises
+    VerifierDependencyError, EmbedderError, EmbeddingCacheError, OSError.
     """
     require_scikit_learn()
-    vectors = _vectors(embedder, texts_of(parts), cache, advance)
-    learnt, held = (measure(_turned(parts[part]), vectors) for part in ("train", "calibrate"))
-    judged = measure(parts["evaluate"], vectors)
-    fitted = fit_trees(learnt.features, learnt.same, learnt.weight, seed, trees)
-    ensemble = TreeEnsemble(fitted, len(PAIR_FEATURES))
-    raw, probability = calibrate(held.scores(ensemble), held.same, held.weight)
-    weights = VerifierWeights(
-        space=embedder.space,
-        features_version=PAIR_FEATURES_VERSION,
-        features=tuple(PAIR_FEATURES),
-        trees=fitted,
-        raw=raw,
-        probability=probability,
-    )
+    vectors = _vectors(embedder, texts_of(parts, streams), cache, advance)
+    sides = {part: measure(_turned(pairs), vectors, scorer) for part, pairs in parts.items() if pairs}
+    learnt, held, judged = sides["train"], sides["calibrate"], sides["evaluate"]
+    first = _stage(learnt, held, PAIR_FEATURES, embedder.space, seed, trees)
+    second = None
+    if scorer is not None and encoder is not None:
+        blend = sides.get("blend", learnt)
+        second = SecondStage(
+            weights=_stage(blend, held, SCORED_FEATURES, embedder.space, seed, trees),
+            grey=GREY,
+            encoder=scorer.identity,
+            folder=os.path.relpath(encoder, out.parent),
+        )
+    found = Stages(first=first, second=second)
+    outcomes = [
+        outcome for stream in streams for outcome in stream_outcomes(stream, vectors, found, scorer)
+    ] or list(zip(found.probabilities(held).tolist(), held.same.tolist(), strict=True))
     about = {
         "space": embedder.space,
         "seed": seed,
         "data": [asdict(file) for file in files],
         "versions": _versions(),
         "rows": {part: _rows(pairs) for part, pairs in parts.items()},
+        "outcomes": len(outcomes),
         "probes": [pair_features(*probe) for probe in PROBES],
-        "held_out": figures(judged, ensemble),
+        "held_out": figures(judged, found),
     }
-    write_weights(out, weights, about)
+    write_weights(out, first, about, second=second, counts=count(outcomes))
     return about
 
 
-def texts_of(parts: Parts) -> list[str]:
-    """Every text of every part, once."""
-    return list(
-        dict.fromkeys(text for pairs in parts.values() for pair in pairs for text in (pair.a, pair.b))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """The two stages together, over rows of features."""
+
+    first: VerifierWeights
+    second: SecondStage | None
+
+    def probabilities(self, measured: Measured) -> FloatArray:
+        """As CascadeVerifier gives them, float64 (N,)."""
+        one = TreeVerifier(self.first)
+        said = np.array([one.of_features(row).probability for row in measured.plain])
+        if self.second is None:
+            return said
+        two = TreeVerifier(self.second.weights, SCORED_FEATURES)
+        low, high = self.second.grey
+        grey = np.flatnonzero((said >= low) & (said <= high))
+        said[grey] = [two.of_features(row).probability for row in measured.features[grey]]
+        return said
+
+
+def stream_outcomes(
+    stream: Sequence[tuple[str, int]],
+    vectors: dict[str, FloatMatrix],
+    found: Stages,
+    scorer: PairScorer | None,
+) -> list[tuple[float, bool]]:
+    """What a cache meets, asked `stream` in its order: for each question, of the earlier ones nearest to it
+    the one that the verifier is surest of; its probability and whether one answer serves both."""
+    texts = [text for text, _ in stream]
+    rows = np.stack([vectors[text] for text in texts])
+    pairs = []
+    for at in range(1, len(texts)):
+        near = np.argsort(-(rows[:at] @ rows[at]), kind="stable")[:NEAREST]
+        pairs += [
+            Pair(a=texts[at], b=texts[i], same=stream[at][1] == stream[i][1] != -1, source=str(at))
+            for i in near.tolist()
+            if texts[i] != texts[at]
+        ]
+    if not pairs:
+        return []
+    said = found.probabilities(measure(pairs, vectors, scorer)).tolist()
+    surest: dict[str, tuple[float, bool]] = {}
+    for pair, probability in zip(pairs, said, strict=True):
+        surest[pair.source] = max(surest.get(pair.source, (-1.0, False)), (probability, pair.same))
+    return list(surest.values())
+
+
+def _stage(
+    learnt: Measured, held: Measured, columns: Sequence[str], space: str, seed: int, trees: int
+) -> VerifierWeights:
+    """Trees over the first columns of the features, fitted to `learnt` and calibrated on `held`."""
+    width = len(columns)
+    fitted = fit_trees(learnt.features[:, :width], learnt.same, learnt.weight, seed, trees, columns)
+    ensemble = TreeEnsemble(fitted, width)
+    raw = np.array([ensemble.score(row) for row in held.features[:, :width]])
+    points, probability = calibrate(raw, held.same, held.weight)
+    return VerifierWeights(
+        space=space,
+        features_version=PAIR_FEATURES_VERSION,
+        features=tuple(columns),
+        trees=fitted,
+        raw=points,
+        probability=probability,
     )
 
 
-def measure(pairs: Sequence[Pair], vectors: dict[str, FloatMatrix]) -> Measured:
-    """The features of `pairs`, the vector of each of whose texts is in `vectors`."""
-    features = np.empty((len(pairs), len(PAIR_FEATURES)))
+def texts_of(parts: Parts, streams: Sequence[Sequence[tuple[str, int]]] = ()) -> list[str]:
+    """Every text of every part and stream, once."""
+    paired = (text for pairs in parts.values() for pair in pairs for text in (pair.a, pair.b))
+    return list(dict.fromkeys([*paired, *(text for stream in streams for text, _ in stream)]))
+
+
+def measure(
+    pairs: Sequence[Pair], vectors: dict[str, FloatMatrix], scorer: PairScorer | None = None
+) -> Measured:
+    """The features of `pairs`, the vector of each of whose texts is in `vectors`, and their pair scores. One
+    of a pair beyond the cross-encoder's window is of what it has read."""
+    features = np.empty((len(pairs), len(PAIR_FEATURES) + (scorer is not None)))
     for row, pair in enumerate(pairs):
-        features[row] = pair_features(pair.a, pair.b, float(vectors[pair.a] @ vectors[pair.b]))
+        features[row, : len(PAIR_FEATURES)] = pair_features(
+            pair.a, pair.b, float(vectors[pair.a] @ vectors[pair.b])
+        )
+    if scorer is not None:
+        features[:, -1] = scorer.score([(pair.a, pair.b) for pair in pairs]).logits
     return Measured(
         pairs=pairs,
         features=features,
@@ -162,11 +253,11 @@ def measure(pairs: Sequence[Pair], vectors: dict[str, FloatMatrix]) -> Measured:
     )
 
 
-def figures(judged: Measured, trees: TreeEnsemble) -> dict[str, Any]:
+def figures(judged: Measured, stages: Stages) -> dict[str, Any]:
     """Per data set the recall at SHARES of the false pairs, of the verifier and of the cosine alone; and of
     the edits that change a question, the share that passes at the 1 % threshold of all labelled pairs."""
     scores = {
-        "verifier": judged.scores(trees),
+        "verifier": stages.probabilities(judged),
         "cosine": judged.similarity,
     }
     sources = np.array([pair.source for pair in judged.pairs])
@@ -192,13 +283,16 @@ def figures(judged: Measured, trees: TreeEnsemble) -> dict[str, Any]:
     return found
 
 
-def measured(pairs: Sequence[Pair], verifier: TreeVerifier, embedder: Embedder) -> dict[str, Any]:
+def measured(
+    pairs: Sequence[Pair], file: VerifierFile, embedder: Embedder, scorer: PairScorer | None
+) -> dict[str, Any]:
     """The `figures` of a verifier on somebody's pairs. Raises VerifierDataError when they are all the same or
     all not, and EmbedderError."""
     if len({pair.same for pair in pairs}) < 2:
         raise VerifierDataError("pairs that are the same and pairs that are not are both needed")
     vectors = _vectors(embedder, texts_of({"evaluate": list(pairs)}), None, lambda done: None)
-    return figures(measure(pairs, vectors), verifier.trees)
+    found = Stages(first=file.first, second=file.second)
+    return figures(measure(pairs, vectors, scorer), found)
 
 
 def _enough(pairs: Sequence[Pair]) -> None:
@@ -234,17 +328,3 @@ def _versions() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "features": str(PAIR_FEATURES_VERSION),
     }
-
-
-def main(data: Path, out: Path, cache: Path) -> dict[str, Any]:
-    """Trains the shipped weights on the public pairs in `data`, with the default embedder on a CPU, seed 0;
-    `cache` is where embeddings are kept."""
-    from embeddings.onnx_embedder import OnnxEmbedder
-
-    with closing(OnnxEmbedder.open("default", "cpu", 2)) as embedder:
-        parts, files = read_corpus(data, lambda texts: embed(embedder, texts, cache), seed=0)
-        return train(parts, embedder, out, seed=0, files=files, cache=cache)
-
-
-if __name__ == "__main__":
-    print(json.dumps(main(*map(Path, sys.argv[1:4])), indent=1, ensure_ascii=False))

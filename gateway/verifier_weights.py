@@ -1,7 +1,12 @@
-"""The file of a verifier: trees and calibration as JSON."""
+"""The file of a verifier: trees, calibration and what its probabilities have meant, as JSON.
+
+Beside the first stage it may hold a second one, for the scores of a cross-encoder, which lies in a folder
+beside the file.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,19 +16,45 @@ from typing import Any, Final
 
 import numpy as np
 
+from policies.calibration_curve import Counts
+from policies.cascade_verifier import CascadeVerifier
 from policies.tree_ensemble import TreeArrays, TreeError
 from policies.tree_verifier import TreeVerifier, VerifierWeights, VerifierWeightsError
 
-_FORMAT: Final = "lockgate-verifier-1"
+_FORMAT: Final = "lockgate-verifier-2"
 _ARRAYS: Final = ("roots", "feature", "threshold", "left", "right", "value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifierFile:
-    """`about`: what the file says of its training: seed, data with SHA-256, versions, held-out figures."""
+class SecondStage:
+    """`trees` and calibration over the features and a pair score; `grey`: between which probabilities of the
+    first stage it speaks; `encoder`: the identity of the cross-encoder, `folder` where it lies, relative to
+    the file's."""
 
-    verifier: TreeVerifier
+    weights: VerifierWeights
+    grey: tuple[float, float]
+    encoder: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifierFile:
+    """`counts`: outcomes of held-out questions by the verifier's probability, what a policy starts from.
+    `encoder`: the folder of the cross-encoder, where there is one. `about`: what the file says of its
+    training: seed, data with SHA-256, versions, held-out figures."""
+
+    first: VerifierWeights
+    second: SecondStage | None
+    counts: Counts | None
+    encoder: Path | None
     about: Mapping[str, Any]
+
+    @property
+    def verifier(self) -> TreeVerifier | CascadeVerifier:
+        first = TreeVerifier(self.first)
+        if self.second is None:
+            return first
+        return CascadeVerifier(first, self.second.weights, grey=self.second.grey, encoder=self.second.encoder)
 
 
 def shipped() -> Path:
@@ -34,7 +65,8 @@ def shipped() -> Path:
 def read_verifier(path: Path) -> VerifierFile:
     """Raises VerifierWeightsError."""
     try:
-        content = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        content = json.loads(data)
     except OSError as error:
         raise VerifierWeightsError(f"verifier weights {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -46,7 +78,7 @@ def read_verifier(path: Path) -> VerifierFile:
             "train them again (lockgate verifier train)"
         )
     try:
-        return VerifierFile(verifier=TreeVerifier(_weights(content)), about=dict(content["about"]))
+        return _checked(_file(content, path, hashlib.sha256(data).hexdigest()[:16]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:  # TreeError is a ValueError
         said = str(error) if isinstance(error, TreeError) else f"{type(error).__name__}: {error}"
         raise VerifierWeightsError(f"verifier weights {path}: damaged: {said}") from error
@@ -54,33 +86,84 @@ def read_verifier(path: Path) -> VerifierFile:
         raise VerifierWeightsError(f"{path}: {error}") from error
 
 
-def write_weights(path: Path, weights: VerifierWeights, about: Mapping[str, Any]) -> None:
+def write_weights(
+    path: Path,
+    first: VerifierWeights,
+    about: Mapping[str, Any],
+    *,
+    second: SecondStage | None = None,
+    counts: Counts | None = None,
+) -> None:
     """Writes the file: the same bytes for the same arguments. Raises OSError."""
-    trees = weights.trees
-    content = {
+    content: dict[str, Any] = {
         "format": _FORMAT,
-        "space": weights.space,
-        "features_version": weights.features_version,
-        "features": list(weights.features),
+        "space": first.space,
+        "features_version": first.features_version,
         "about": about,
-        "calibration": {"raw": weights.raw.tolist(), "probability": weights.probability.tolist()},
-        "trees": {
-            "baseline": trees.baseline,
-            **{name: getattr(trees, name).tolist() for name in _ARRAYS},
-        },
+        "counts": None if counts is None else {"wrong": counts.wrong, "right": counts.right},
+        "first": _stage(first),
+        "second": None,
     }
+    if second is not None:
+        content["second"] = {
+            **_stage(second.weights),
+            "grey": second.grey,
+            "encoder": second.encoder,
+            "folder": second.folder,
+        }
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     part.replace(path)
 
 
-def _weights(content: Mapping[str, Any]) -> VerifierWeights:
-    trees, calibration = content["trees"], content["calibration"]
+def _checked(file: VerifierFile) -> VerifierFile:
+    file.verifier  # noqa: B018 - building it checks the weights
+    return file
+
+
+def _file(content: Mapping[str, Any], path: Path, mark: str) -> VerifierFile:
+    counts, second = content["counts"], content["second"]
+    stage = None if second is None else _second(content, second, mark)
+    return VerifierFile(
+        first=_weights(content, content["first"], mark),
+        second=stage,
+        counts=None if counts is None else Counts(wrong=tuple(counts["wrong"]), right=tuple(counts["right"])),
+        encoder=None if stage is None else path.parent / stage.folder,
+        about=dict(content["about"]),
+    )
+
+
+def _second(content: Mapping[str, Any], second: Mapping[str, Any], mark: str) -> SecondStage:
+    low, high = second["grey"]
+    return SecondStage(
+        weights=_weights(content, second, mark),
+        grey=(float(low), float(high)),
+        encoder=str(second["encoder"]),
+        folder=str(second["folder"]),
+    )
+
+
+def _stage(weights: VerifierWeights) -> dict[str, Any]:
+    trees = weights.trees
+    return {
+        "features": list(weights.features),
+        "calibration": {"raw": weights.raw.tolist(), "probability": weights.probability.tolist()},
+        "trees": {
+            "baseline": trees.baseline,
+            **{name: getattr(trees, name).tolist() for name in _ARRAYS},
+        },
+    }
+
+
+def _weights(content: Mapping[str, Any], stage: Mapping[str, Any], mark: str) -> VerifierWeights:
+    trees, calibration = stage["trees"], stage["calibration"]
+    space = str(content["space"])
     return VerifierWeights(
-        space=str(content["space"]),
+        space=space,
+        identity=f"{space}/{mark}",
         features_version=content["features_version"],
-        features=tuple(content["features"]),
+        features=tuple(stage["features"]),
         trees=TreeArrays(
             roots=np.array(trees["roots"], np.int64),
             feature=np.array(trees["feature"], np.int64),

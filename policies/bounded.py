@@ -115,6 +115,30 @@ class BoundedPolicy:
         found.sort(key=lambda one: -one[0])
         return [candidate for _, candidate in found[:MOST_ASKED]]
 
+    def explain(self, identity: Identity, candidate: Candidate) -> dict[str, object]:
+        """What is thought of one candidate, in words and numbers, by the calibration alone: neither the state
+        of the budget nor what is known of the entry is looked at, and nothing is paid or learnt."""
+        asked = identity.text or ""
+        if difference := _guarded(asked, candidate):
+            return {"serve": False, "reason": difference}
+        said = self._verifier.verify(asked, candidate.text, candidate.similarity, candidate.pair_score)
+        risk = self._curve.risk(said.probability)
+        own, most = SPENT * self.max_error_rate, self._budget.max_risk
+        if risk <= own:
+            reason = f"at once: the risk is within {own:.4f}, what each request pays in"
+        elif risk <= most:
+            reason = "only where other requests have left enough of the error budget"
+        else:
+            reason = f"never: the risk is above {most:.2f}"
+        return {
+            "serve": risk <= most,
+            "reason": reason,
+            "stage": said.stage,
+            "probability": said.probability,
+            "risk": risk,
+            "spoke": list(said.spoke),
+        }
+
     def learn(self, observation: Observation) -> None:
         entry_id, probability, right = observation.entry_id, observation.probability, observation.right
         if observation.source != "feedback":

@@ -79,17 +79,25 @@ def estimated_prompt_tokens(body: Mapping[str, Any]) -> int:
 
 def estimated_text_tokens(answer: Any) -> int:
     """Of an answer of any API: from the length of the strings in it that are not its frame."""
-    return _text_bytes(answer, "") // BYTES_PER_TOKEN
+    return sum(len(text.encode("utf-8", "replace")) for text in spoken_texts(answer)) // BYTES_PER_TOKEN
 
 
-def _text_bytes(value: Any, key: str) -> int:
+def spoken_texts(answer: Any) -> Iterator[str]:
+    """Of an answer of any API, in order: the strings in it that are not its frame."""
+    return _texts(answer, "")
+
+
+def _texts(value: Any, key: str) -> Iterator[str]:
     if isinstance(value, str):
-        return 0 if key in _FRAME else len(value.encode("utf-8", "replace"))
-    if isinstance(value, Mapping):
-        return sum(_text_bytes(item, name) for name, item in value.items() if name not in _FRAME)
-    if isinstance(value, list):
-        return sum(_text_bytes(item, key) for item in value)
-    return 0
+        if key not in _FRAME:
+            yield value
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            if name not in _FRAME:
+                yield from _texts(item, name)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, key)
 
 
 def _parts(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

