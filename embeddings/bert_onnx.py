@@ -1,7 +1,8 @@
-"""Builds a fused ONNX Runtime graph of a BERT sentence encoder, node by node, without a training framework.
+"""Builds a fused ONNX Runtime graph of a BERT encoder, node by node, without a training framework.
 
-Inputs `input_ids`, `attention_mask`: int64 (batch, tokens). Output `embedding`: float32 (batch, hidden), unit
-norm: the mean over the tokens of the mask, or the first token.
+Inputs `input_ids`, `attention_mask`: int64 (batch, tokens). The output of a sentence encoder is `embedding`,
+float32 (batch, hidden), unit norm: the mean over the tokens of the mask, or the first token. That of a
+cross-encoder is `logit`, float32 (batch,).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from embeddings.bert_weights import (
     EncoderLayer,
     LayerNorm,
     Linear,
+    PairHead,
     quantize_blocks,
 )
 from embeddings.sentence_transformers_layout import Pooling
@@ -52,27 +54,27 @@ def write(
     return path
 
 
-def build_fp32(weights: BertWeights, pooling: Pooling) -> Any:
+def build_fp32(weights: BertWeights, end: Pooling | PairHead) -> Any:
     """The graph in float32 as an onnx.ModelProto; word embeddings stay in blocks where they come so."""
-    return _Graph(weights, pooling).model()
+    return _Graph(weights, end).model()
 
 
-def build_int8(weights: BertWeights, pooling: Pooling, calibration: Sequence[Sequence[int]]) -> Any:
+def build_int8(weights: BertWeights, end: Pooling | PairHead, calibration: Sequence[Sequence[int]]) -> Any:
     """The graph with 8-bit linear layers and word embeddings in blocks, as an onnx.ModelProto."""
-    tapped = _Graph(weights, pooling)
+    tapped = _Graph(weights, end)
     model = tapped.model(tap=True)
     ranges = measure_ranges(model.SerializeToString(), tapped.linear_inputs, calibration)
-    return _Graph(weights, pooling, ranges).model()
+    return _Graph(weights, end, ranges).model()
 
 
 class _Graph:
     """`ranges` of every linear layer's input make it an 8-bit graph."""
 
     def __init__(
-        self, weights: BertWeights, pooling: Pooling, ranges: Mapping[str, Range] | None = None
+        self, weights: BertWeights, end: Pooling | PairHead, ranges: Mapping[str, Range] | None = None
     ) -> None:
         self._weights = weights
-        self._pooling = pooling
+        self._end = end
         self._ranges = ranges
         self._nodes: list[Any] = []
         self._tensors: list[Any] = []
@@ -86,13 +88,18 @@ class _Graph:
         state = self._embed()
         for i, layer in enumerate(self._weights.layers):
             state = self._layer(state, mask, layer, f"layer{i}.")
-        self._pool(state)
+        if isinstance(self._end, PairHead):
+            self._score(state, self._end)
+            shape: tuple[str, list[Any]] = ("logit", ["batch"])
+        else:
+            self._pool(state, self._end)
+            shape = ("embedding", ["batch", self._weights.hidden])
         inputs = [
             helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "tokens"])
             for name in ("input_ids", "attention_mask")
         ]
         outputs = [
-            helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", self._weights.hidden]),
+            helper.make_tensor_value_info(shape[0], TensorProto.FLOAT, shape[1]),
             *(
                 helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "tokens", None])
                 for name in (self.linear_inputs if tap else ())
@@ -220,13 +227,28 @@ class _Graph:
             "LayerNormalization", [total, gamma, beta], name, axis=-1, epsilon=self._weights.epsilon
         )
 
-    def _pool(self, state: str) -> None:
+    def _first(self, state: str) -> str:
+        first = self._tensor("first", np.array(0, np.int64))
+        return self._node("Gather", [state, first], "pooled", axis=1)
+
+    def _score(self, state: str, head: PairHead) -> None:
+        """In float32: a thousandth of the work, and it decides."""
+        dense, out = (
+            [self._tensor(f"head.{name}", part.weight), self._tensor(f"head.{name}_bias", part.bias)]
+            for name, part in (("dense", head.dense), ("out", head.out))
+        )
+        hidden = self._node("Gemm", [self._first(state), *dense], "head.hidden", transB=1)
+        hidden = self._node("Tanh", [hidden], "head.tanh")
+        scored = self._node("Gemm", [hidden, *out], "head.logit", transB=1)
+        axis = self._tensor("axis", np.array([1], np.int64))
+        self._node("Squeeze", [scored, axis], "logit")
+
+    def _pool(self, state: str, pooling: Pooling) -> None:
         from onnx import TensorProto
 
         axis = self._tensor("axis", np.array([1], np.int64))
-        if self._pooling == "cls":
-            first = self._tensor("first", np.array(0, np.int64))
-            pooled = self._node("Gather", [state, first], "pooled", axis=1)
+        if pooling == "cls":
+            pooled = self._first(state)
         else:  # the division by the number of tokens falls away under the unit norm
             rows = self._node("Cast", ["attention_mask"], "mask_float", to=TensorProto.FLOAT)
             rows = self._node("Unsqueeze", [rows, axis], "mask_row")

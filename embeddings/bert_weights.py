@@ -56,6 +56,15 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairHead:
+    """What makes a score of the first token's state: out(tanh(dense(state))). `dense` (H, H), `out` (1,
+    H)."""
+
+    dense: Linear
+    out: Linear
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerNorm:
     gamma: Float32
     beta: Float32

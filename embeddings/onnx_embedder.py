@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from embeddings import embedding_models
 from embeddings.embedding_models import EmbeddingModel
 from embeddings.length_buckets import buckets
+from embeddings.onnx_session import CPU, CUDA, NO_CUDA, Device, cuda_built, first_line, on_cuda, open_session
 from embeddings.protocols import EmbedderError, Encoding, FloatMatrix, IdArray
 from embeddings.sentence_transformers_layout import Pooling
 from embeddings.text_tokenizer import TextTokenizer
@@ -18,9 +19,6 @@ from embeddings.text_tokenizer import TextTokenizer
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-Device = Literal["auto", "cpu", "cuda"]
-_CUDA = "CUDAExecutionProvider"
-_CPU = "CPUExecutionProvider"
 # Of one call, padding included: bounds its memory.
 _MAX_TOKENS = {"cpu": 2048, "cuda": 16_384}
 # What a call costs beside its tokens, in tokens. Measured on a CPU: .9 ms, and .12 ms for a token.
@@ -40,7 +38,7 @@ class OnnxEmbedder:
         self._inputs = _inputs_of(session, model)
         self._output = _output_of(session, model)
         self._pooling = None if self._output in _POOLED else model.pooling
-        self._provider = "cuda" if _CUDA in session.get_providers() else "cpu"
+        self._provider = "cuda" if on_cuda(session) else "cpu"
         self._dimension: int = self._run(self._tokenizer.encode([model.prompt]).ids).shape[1]
 
     @classmethod
@@ -51,18 +49,15 @@ class OnnxEmbedder:
         float32 on CUDA. The first use of a model converts it, which takes some seconds. Raises EmbedderError.
         """
         if device != "cpu":
-            if _cuda_built():
+            if cuda_built():
                 found = embedding_models.find(model, "fp32")
-                session = _open_cuda(found, threads)
-                if session is not None:
+                session = _open(found, [CUDA, CPU], threads)
+                if on_cuda(session):
                     return cls(found, session)
             if device == "cuda":
-                raise EmbedderError(
-                    "ONNX Runtime cannot use CUDA here: pip install onnxruntime-gpu in place of onnxruntime, "
-                    'check the driver, or set device = "cpu"'
-                )
+                raise EmbedderError(NO_CUDA)
         found = embedding_models.find(model, "int8")
-        return cls(found, _open(found, [_CPU], threads))
+        return cls(found, _open(found, [CPU], threads))
 
     @property
     def space(self) -> str:
@@ -100,36 +95,14 @@ class OnnxEmbedder:
             output = self._session.run([self._output], {name: feeds[name] for name in self._inputs})[0]
         except Exception as error:  # the runtime's own errors share no base class
             raise EmbedderError(
-                f"ONNX Runtime failed on {shape[0]} x {shape[1]} tokens: {_first_line(error)}"
+                f"ONNX Runtime failed on {shape[0]} x {shape[1]} tokens: {first_line(error)}"
             ) from error
         return _unit(_pool(output, feeds["attention_mask"], self._pooling))
 
 
 def _open(model: EmbeddingModel, providers: list[str], threads: int) -> InferenceSession:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    # Threads that wait by spinning would take the cores that serve requests.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        return onnxruntime.InferenceSession(str(model.graph), options, providers=providers)
-    except Exception as error:  # the runtime's own errors share no base class
-        again = f"; remove {model.graph.parent} to have it converted again" if model.converted else ""
-        raise EmbedderError(f"{model.graph} cannot be loaded: {_first_line(error)}{again}") from error
-
-
-def _cuda_built() -> bool:
-    import onnxruntime
-
-    return _CUDA in onnxruntime.get_available_providers()
-
-
-def _open_cuda(model: EmbeddingModel, threads: int) -> InferenceSession | None:
-    """None when the runtime fell back: it lists CUDA as available without a driver, too."""
-    session = _open(model, [_CUDA, _CPU], threads)
-    return session if _CUDA in session.get_providers() else None
+    again = f"; remove {model.graph.parent} to have it converted again" if model.converted else ""
+    return open_session(model.graph, providers, threads, again)
 
 
 def _inputs_of(session: InferenceSession, model: EmbeddingModel) -> list[str]:
@@ -156,10 +129,6 @@ def _pool(output: npt.NDArray[Any], mask: IdArray, pooling: Pooling | None) -> F
     elif pooling == "cls":
         vectors = vectors[:, 0]
     return vectors
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _unit(vectors: FloatMatrix) -> FloatMatrix:

@@ -8,7 +8,7 @@ from pathlib import Path
 from backends.anthropic import AnthropicBackend
 from backends.http_backend import HttpBackend, Timeouts
 from backends.openai import OpenAIBackend
-from embeddings.onnx_embedder import Device
+from embeddings.onnx_session import Device
 from embeddings.pair_thread import PairScorer
 from embeddings.protocols import AnswerStore, Embedder
 from gateway.attempts import Resilience

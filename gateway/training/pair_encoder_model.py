@@ -113,7 +113,8 @@ class PairTokens:
     """`<s> a </s></s> b </s>` as ids, the longer text cut first to `max_tokens`."""
 
     def __init__(self, tokenizer: Tokenizer, bos: int, eos: int, max_tokens: int = MAX_TOKENS) -> None:
-        self._tokenizer, self._bos, self._eos, self._room = tokenizer, bos, eos, max_tokens - 4
+        self.bos, self.eos = bos, eos
+        self._tokenizer, self._room = tokenizer, max_tokens - 4
         self._known: dict[str, list[int]] = {}
 
     def of(self, a: str, b: str) -> list[int]:
@@ -122,7 +123,7 @@ class PairTokens:
         if over > 0:
             keep = max(self._room - min(len(first), len(second)), self._room // 2)
             first, second = first[:keep], second[: self._room - min(len(first), keep)]
-        return [self._bos, *first, self._eos, self._eos, *second, self._eos]
+        return [self.bos, *first, self.eos, self.eos, *second, self.eos]
 
     def _ids(self, text: str) -> list[int]:
         if text not in self._known:

