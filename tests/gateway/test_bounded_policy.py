@@ -144,11 +144,11 @@ async def test_a_served_answer_that_a_model_gives_again_is_counted_as_right(tmp_
 
 async def test_what_was_explored_and_found_the_same_takes_no_second_vector(tmp_path: Path) -> None:
     path = weights(tmp_path / "doubtful.json", sure=0.97, wrong=6.0, right=94.0)
-    async with bounded(tmp_path, max_error_rate=0.05, explore_share=1.0, verifier=path) as test:
+    async with bounded(tmp_path, max_error_rate=0.15, explore_share=1.0, verifier=path) as test:
         test.backend.rewrite = lambda body: json.loads(re.sub(r"answer \d+", "answer 1", json.dumps(body)))
         await test.ask(ASKED)
-        for number in range(850):  # each brings some of the error budget
-            await test.ask(f"topic{number} what is it?")
+        for number in range(150):  # of others: each brings some of the error budget
+            await test.ask(key=f"k{number}")
         explored = await test.ask(SAME)
         assert explored.headers["x-lockgate-cache"] == "miss"
         assert "could be served: explored" in explored.headers["x-lockgate-reason"]
