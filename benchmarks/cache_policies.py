@@ -24,13 +24,14 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -38,12 +39,13 @@ from benchmarks import report
 from benchmarks.vcache_policy import VCachePolicy
 from embeddings.faiss_index import FaissIndex
 from embeddings.onnx_embedder import OnnxEmbedder
+from embeddings.pair_encoder import PairEncoder
 from embeddings.protocols import FloatMatrix
 from gateway.verifier_corpus import held_out_stream
 from gateway.verifier_weights import VerifierFile, read_verifier, shipped
 from policies.bounded import BoundedPolicy
 from policies.static import StaticPolicy
-from policies.types import Candidate, Identity, Observation, Verdict
+from policies.types import Candidate, Identity, Observation, Verdict, Verification
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "cache"
 SEED = 7
@@ -58,6 +60,42 @@ PARTITION = b"p" * 16
 
 class Policy(Protocol):
     def judge(self, identity: Identity, candidates: Sequence[Candidate], now: float) -> Verdict: ...
+
+
+class Remembered:
+    """The shipped verifier and cross-encoder: what they said of a pair is not worked out again in the next
+    order or for the next policy."""
+
+    def __init__(self, file: VerifierFile) -> None:
+        self.counts = file.counts
+        self._verifier = file.verifier
+        self.space, self.identity = self._verifier.space, self._verifier.identity
+        self._scorer = None if file.encoder is None else PairEncoder.open(file.encoder, "cpu", 2)
+        self._scores: dict[tuple[str, str], float] = {}
+        self._said: dict[tuple[str, str, bool], Verification] = {}
+
+    def verify(
+        self, asked: str, cached: str, similarity: float, pair_score: float | None = None
+    ) -> Verification:
+        key = (asked, cached, pair_score is None)
+        if key not in self._said:
+            self._said[key] = self._verifier.verify(asked, cached, similarity, pair_score)
+        return self._said[key]
+
+    def read_together(self, text: str) -> str:
+        return self._verifier.read_together(text)
+
+    def scored(self, candidates: list[Candidate], wanted: Mapping[int, tuple[str, str]]) -> list[Candidate]:
+        """The candidates, those `wanted` with their pair score."""
+        if self._scorer is None or not wanted:
+            return candidates
+        new = [pair for pair in wanted.values() if pair not in self._scores]
+        if new:
+            self._scores.update(zip(new, self._scorer.score(new).logits.tolist(), strict=True))
+        return [
+            replace(one, pair_score=self._scores[wanted[one.entry_id]]) if one.entry_id in wanted else one
+            for one in candidates
+        ]
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -93,7 +131,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def replay(stream: Stream, policy: Policy, learning: Learning | None = None) -> Tally:
+def replay(
+    stream: Stream, policy: Policy, learning: Learning | None = None, verifier: Remembered | None = None
+) -> Tally:
     index = FaissIndex(stream.vectors.shape[1])
     tally = Tally()
     by_text: dict[str, int] = {}
@@ -111,6 +151,8 @@ def replay(stream: Stream, policy: Policy, learning: Learning | None = None) -> 
             if i > 0
         ]
         identity = Identity(exact_key=b"", partition=PARTITION, text=text)
+        if verifier is not None and isinstance(policy, BoundedPolicy):
+            candidates = verifier.scored(candidates, policy.undecided(identity, candidates))
         verdict = policy.judge(identity, candidates, float(row))
         right = partial(_serves, stream, row)
         if verdict.candidate is not None:
@@ -182,12 +224,13 @@ class BoundedLearning:
         return verdict.keeps(right=was_right)
 
 
-def bounded(file: VerifierFile, bound: float, *, learning: bool) -> tuple[BoundedPolicy, Learning | None]:
+def bounded(verifier: Remembered, bound: float, *, learning: bool) -> tuple[BoundedPolicy, Learning | None]:
     chance = random.Random(SEED)
     policy = BoundedPolicy(
-        file.verifier,
+        verifier,
         max_error_rate=bound,
         random=chance.random,
+        counts=verifier.counts,
         explore_share=0.02 if learning else 0.0,
     )
     return policy, BoundedLearning(policy, chance) if learning else None
@@ -205,7 +248,7 @@ def summary(policy: str, setting: float, tally: Tally, perfect: float) -> dict[s
     }
 
 
-def side_by_side(stream: Stream, file: VerifierFile) -> list[dict[str, Any]]:
+def side_by_side(stream: Stream, verifier: Remembered) -> list[dict[str, Any]]:
     perfect = stream.perfect_hit_rate
     rows = [summary("exact", 0.0, replay(stream, StaticPolicy(1.0)), perfect)]
     rows += [
@@ -217,18 +260,18 @@ def side_by_side(stream: Stream, file: VerifierFile) -> list[dict[str, Any]]:
         rows.append(summary("vcache", bound, replay(stream, vcache, VCacheLearning(vcache)), perfect))
     for learning in (False, True):
         for bound in BOUNDS:
-            policy, learns = bounded(file, bound, learning=learning)
+            policy, learns = bounded(verifier, bound, learning=learning)
             name = "bounded, learning" if learning else "bounded"
-            rows.append(summary(name, bound, replay(stream, policy, learns), perfect))
+            rows.append(summary(name, bound, replay(stream, policy, learns, verifier), perfect))
     return rows
 
 
-def in_orders(stream: Stream, file: VerifierFile, count: int, bound: float = 0.01) -> dict[str, Any]:
+def in_orders(stream: Stream, verifier: Remembered, count: int, bound: float = 0.01) -> dict[str, Any]:
     chance = random.Random(SEED)
     tallies = []
     for _ in range(count):
-        policy, learns = bounded(file, bound, learning=True)
-        tallies.append(replay(stream.shuffled(chance), policy, learns))
+        policy, learns = bounded(verifier, bound, learning=True)
+        tallies.append(replay(stream.shuffled(chance), policy, learns, verifier))
     errors = [tally.wrong / tally.requests for tally in tallies]
     return {
         "bound": bound,
@@ -267,6 +310,7 @@ def main() -> None:
     seed = int(file.about["seed"])
     embedder = OnnxEmbedder.open("default", "cpu", 2)
     file.verifier.of_space(embedder.space)
+    verifier = Remembered(file)
     payload: dict[str, Any] = {"space": embedder.space, "seed": SEED, "streams": {}}
     for name in STREAMS:
         asked = held_out_stream(options.data, name, seed)[: QUICK_ROWS if options.quick else None]
@@ -278,13 +322,13 @@ def main() -> None:
         told = {
             "requests": len(texts),
             "perfect_hit_rate": stream.perfect_hit_rate,
-            "rows": side_by_side(stream, file),
+            "rows": side_by_side(stream, verifier),
         }
         payload["streams"][name] = told
         if not options.json:
             print(table(name, told), flush=True)
     count = 2 if options.quick else options.orders
-    payload["orders"] = in_orders(stream, file, count)
+    payload["orders"] = in_orders(stream, verifier, count)
     embedder.close()
     if not options.quick:
         report.write(

@@ -159,7 +159,7 @@ def read(path: Path, limit: int | None) -> list[Row]:
 async def replay(rows: Sequence[Row], embedder: Embedder, threshold: float) -> Result:
     table = {
         "embeddings": {"deadline_ms": 60_000},  # a busy machine must not turn hits into misses
-        "cache": {"store": "memory", "policy": {"min_similarity": threshold}},
+        "cache": {"store": "memory", "policy": {"kind": "static", "min_similarity": threshold}},
         "ledger": {"enabled": False},
         "backends": {"labels": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}},
         "models": {"labels": {"backend": "labels", "name": "labels"}},

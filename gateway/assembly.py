@@ -141,6 +141,8 @@ class _Starting:
         degradation = self._degradation
         catalog, resilience = await self._catalog(engine, backends)
         policy, encoder = parts.cache_policy(settings, engine.space if engine else None)
+        if why := parts.why_exact(settings, engine.space if engine else None):
+            self._announce("policy", why)
         scorer = await self._open_pair_encoder(encoder)
         lookup = CacheLookup(
             settings=settings.cache,
@@ -154,6 +156,7 @@ class _Starting:
             degradation=degradation,
             clock=self._clock,
             score_pairs=scorer.score if scorer else None,
+            conversations=isinstance(policy, BoundedPolicy) and policy.judges_conversations,
         )
         generation = Generation(
             dialects=parts.dialects(),
@@ -195,8 +198,8 @@ class _Starting:
             return None
         began = time.perf_counter()
         threads = self._settings.embeddings.threads
-        device = self._settings.embeddings.device
-        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, folder, device, threads))
+        # On a CPU: what was calibrated on its scores does not hold for those of a GPU.
+        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, folder, "cpu", threads))
 
         async def close() -> None:
             await asyncio.to_thread(thread.close)

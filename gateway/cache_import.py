@@ -18,6 +18,7 @@ from gateway.cache_transfer import Incoming, Left, TransferError
 from gateway.lookup import MAX_EMBEDDED_CHARACTERS
 from gateway.rekeying import Rekeyed, Rekeying
 from gateway.settings import Auth
+from policies.conversation import searched_by
 
 BATCH = 128
 """Entries that are embedded, and stored in one transaction."""
@@ -138,11 +139,11 @@ class Importer:
             self._counts["exact_only"] += 1
             return entry
         vector = _brought(one, engine)
-        if vector is None and self._embed and len(entry.text) <= MAX_EMBEDDED_CHARACTERS:
+        if vector is None and self._embed and len(searched_by(entry.text)) <= MAX_EMBEDDED_CHARACTERS:
             self._counts["embedded"] += 1
             if self._put is None:
                 return entry
-            encoded = await engine.encode(entry.text)
+            encoded = await engine.encode(searched_by(entry.text))
             vector = None if encoded.truncated else encoded.vector
         if vector is None:
             self._counts["exact_only"] += 1

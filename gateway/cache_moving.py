@@ -70,7 +70,12 @@ async def import_entries(
             opened.callback(engine.close)
         same_secret = header is None or header.key_check == key_check(secret)
         importer = Importer(
-            rekeying=Rekeying(dialects=parts.dialects(), rules=rules, secret=secret),
+            rekeying=Rekeying(
+                dialects=parts.dialects(),
+                rules=rules,
+                secret=secret,
+                conversations=parts.compares_conversations(settings),
+            ),
             find=find,
             put=put,
             engine=engine,

@@ -24,6 +24,7 @@ from gateway.policy_state import PolicyStateFile
 from gateway.served import Served
 from gateway.trace import Trace
 from policies.bounded import BoundedPolicy
+from policies.conversation import shown
 from policies.types import Observation, Query, Request
 
 MAX_RUNNING: Final = 32
@@ -124,7 +125,8 @@ class Learner:
         trace.asked_model = request.model
         models = choose(request, lookup.chat, lookup.query, trace)
         fresh = await self._generation.ask(request, lookup, models, replace(client, charge=_nobody), trace)
-        right = await self._judge.agree(lookup.identity.text or "", fresh, lookup.entry.answer.body)
+        asked = shown(lookup.identity.text or "")
+        right = await self._judge.agree(asked, fresh, lookup.entry.answer.body)
         if right is None:
             return
         self._outcome(lookup, right=right, source="verification")
@@ -141,7 +143,8 @@ class Learner:
         found = await self._cache.inspect(verdict.considered.entry_id, self._clock())
         if found is None:
             return
-        right = await self._judge.agree(lookup.identity.text or "", answer, found[0].answer.body)
+        asked = shown(lookup.identity.text or "")
+        right = await self._judge.agree(asked, answer, found[0].answer.body)
         if right is None:
             return
         self._outcome(lookup, right=right, source="exploration")
@@ -158,6 +161,7 @@ class Learner:
                 probability=verdict.probability,
                 right=right,
                 source=source,
+                kind="question" if lookup.identity is None else lookup.identity.kind,
             )
         )
 

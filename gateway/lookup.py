@@ -60,7 +60,7 @@ class CacheLookup:
     """Looks for an answer, and fails open: a part that is late or broken costs a hit, never a request.
 
     `embed` is None when there is no embedder, `cache` when caching is off, `score_pairs` when there is no
-    cross-encoder.
+    cross-encoder. `conversations`: the policy compares the turns before the last message too.
     """
 
     def __init__(
@@ -77,9 +77,11 @@ class CacheLookup:
         degradation: Degradation,
         clock: Callable[[], float] = time.time,
         score_pairs: ScorePairs | None = None,
+        conversations: bool = False,
     ) -> None:
         self._settings = settings
         self._score_pairs = score_pairs
+        self._conversations = conversations
         self._cache = cache
         self._embed = embed
         self._space = space
@@ -130,13 +132,15 @@ class CacheLookup:
             key,
             chat=chat,
             without_question=dialect.without_question,
+            conversations=self._conversations,
         )
         trace.client_refused = trace.client_refused or request.cache.no_cache
         restriction = self._rules.restriction(request.api, request.body, asked_texts(messages))
         if restriction.reason:
             identity = replace(identity, text=None, unsafe_reason=restriction.reason)
         wanted = routed or (identity.text is not None and self._semantic)
-        encoded = await self._encode(identity.text or asked, trace) if wanted else None
+        searched_by = identity.searched_by or identity.text
+        encoded = await self._encode(searched_by or asked, trace) if wanted else None
         query = self._query(asked, encoded)
         comparable = self._comparable(identity, encoded, trace)
         verdict = await self._verdict(request, identity, comparable, trace)
@@ -191,7 +195,8 @@ class CacheLookup:
         """The vector if it stands for the whole text that is compared."""
         if identity.text is None:
             return None
-        trace.truncated = len(identity.text) > MAX_EMBEDDED_CHARACTERS or (
+        searched_by = identity.searched_by or identity.text
+        trace.truncated = len(searched_by) > MAX_EMBEDDED_CHARACTERS or (
             encoded is not None and encoded.truncated
         )
         return None if trace.truncated else encoded
@@ -271,16 +276,15 @@ class CacheLookup:
         wanted = self._policy.undecided(identity, candidates)
         if not wanted:
             return candidates
-        asked = identity.text or ""
         try:
             async with asyncio.timeout(self._deadline_s):
-                scores = await self._score_pairs([(asked, candidate.text) for candidate in wanted])
+                scores = await self._score_pairs(list(wanted.values()))
         except TimeoutError:
             self._degradation.note("verifier", f"no score within {self._deadline_s * 1000:.0f} ms")
         except EmbedderError as error:
             self._degradation.note("verifier", str(error))
         else:
-            found = {one.entry_id: score for one, score in zip(wanted, scores, strict=True)}
+            found = dict(zip(wanted, scores, strict=True))
             candidates = [replace(one, pair_score=found.get(one.entry_id)) for one in candidates]
         return candidates
 

@@ -13,6 +13,7 @@ from embeddings.pair_thread import PairScorer
 from embeddings.protocols import AnswerStore, Embedder
 from gateway.attempts import Resilience
 from gateway.config_problems import ConfigError, Problem
+from gateway.conversation_weights import read_conversations_file, shipped_conversations
 from gateway.router_weights import read_weights, shipped
 from gateway.settings import (
     AnthropicBackendSettings,
@@ -38,12 +39,15 @@ from gateway.wire.responses import ResponsesDialect
 from gateway.wire.responses_to_chat import ResponsesToChat
 from policies.bounded import BoundedPolicy
 from policies.breaker import CircuitBreaker
+from policies.calibration_curve import Counts
+from policies.cascade_verifier import CascadeVerifier
+from policies.conversation_verifier import ConversationVerifier
 from policies.difficulty import DifficultyWeights
 from policies.exact import ExactPolicy
 from policies.protocols import CachePolicy
 from policies.sharing import SharingRules
 from policies.static import StaticPolicy
-from policies.tree_verifier import VerifierWeightsError
+from policies.tree_verifier import TreeVerifier, VerifierWeightsError
 
 
 def dialects() -> Dialects:
@@ -123,7 +127,9 @@ def embedder(settings: Settings) -> Embedder:
         return SentenceTransformersEmbedder.open(wanted.model, wanted.device)
     from embeddings.onnx_embedder import OnnxEmbedder
 
-    return OnnxEmbedder.open(wanted.model, wanted.device, wanted.threads)
+    # The shipped verifier was calibrated on a CPU's vectors, and those of a GPU are others.
+    shipped = wanted.device == "auto" and compares_conversations(settings)
+    return OnnxEmbedder.open(wanted.model, "cpu" if shipped else wanted.device, wanted.threads)
 
 
 def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, Path | None]:
@@ -138,17 +144,50 @@ def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, Pa
         file = read_verifier(shipped_verifier() if own == "default" else Path(own).expanduser())
         verifier = file.verifier.of_space(space)
     except VerifierWeightsError as error:
+        if own == "default":  # no bound can be kept: said by `why_exact`
+            return ExactPolicy(), None
         expected = f"weights for the embedder in use: {error}"
         problem = Problem(key="cache.policy.verifier", value=f'"{own}"', expected=expected)
         raise ConfigError([problem], "configuration") from None
+    talks = _conversations(verifier, space) if compares_conversations(settings) else None
     policy = BoundedPolicy(
         verifier,
+        conversations=None if talks is None else talks[0],
+        conversation_counts=None if talks is None else talks[1],
         max_error_rate=wanted.max_error_rate,
         random=random.random,
         counts=file.counts,
         explore_share=wanted.explore_share,
     )
     return policy, file.encoder
+
+
+def why_exact(settings: Settings, space: str | None) -> str:
+    """Why similarity serves nobody although policy bounded was asked for; "" where it does."""
+    if space is None or not compares_conversations(settings):
+        return ""
+    if read_verifier(shipped_verifier()).first.space == space:
+        return ""
+    return (
+        f"only equal requests are served: the shipped verifier is not for {space}; "
+        'train one (lockgate verifier train), or take kind = "static"'
+    )
+
+
+def compares_conversations(settings: Settings) -> bool:
+    """Whether the turns before a last message are compared too, not only equal: with the shipped verifier,
+    whose cross-encoder the weights for conversations were made with."""
+    policy = settings.cache.policy
+    return semantic(settings) and policy.kind == "bounded" and policy.verifier == "default"
+
+
+def _conversations(
+    verifier: TreeVerifier | CascadeVerifier, space: str
+) -> tuple[ConversationVerifier, Counts] | None:
+    file = read_conversations_file(shipped_conversations())
+    if not isinstance(verifier, CascadeVerifier) or file.weights.encoder != verifier.encoder:
+        return None
+    return ConversationVerifier(file.weights, space), file.counts
 
 
 def pair_encoder(folder: Path, device: Device, threads: int) -> PairScorer:

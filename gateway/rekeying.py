@@ -27,7 +27,10 @@ class Rekeying:
     """Finds an entry's keys anew, as `gateway.lookup` does for a request, and holds its answer to what is
     asked of one that is stored here."""
 
-    def __init__(self, *, dialects: Dialects, rules: SharingRules, secret: bytes) -> None:
+    def __init__(
+        self, *, dialects: Dialects, rules: SharingRules, secret: bytes, conversations: bool = False
+    ) -> None:
+        self._conversations = conversations
         self._dialects = dialects
         self._rules = rules
         self._secret = secret
@@ -66,6 +69,7 @@ class Rekeying:
             exact_key(request, self._secret, tenant),
             chat=chat,
             without_question=dialect.without_question,
+            conversations=self._conversations,
         )
         comparable = incoming.text is not None and not restriction.reason
         entry = new_entry(

@@ -13,7 +13,7 @@ from policies.contrast import differ_though_long, indistinct
 from policies.entry_evidence import EntryEvidence, Outcome
 from policies.protocols import Verifier
 from policies.risk_budget import RiskBudget
-from policies.types import Candidate, Identity, Observation, Verdict, Verification
+from policies.types import AskedKind, Candidate, Identity, Observation, Verdict, Verification
 
 SPENT = 0.85
 """The part of the allowed error that is spent. The rest is for chance: with it, wrong answers outrun the
@@ -29,6 +29,7 @@ class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
 
     verifier: str
     counts: Counts
+    conversation_counts: Counts | None = None
     drift: DriftState
     evidence: Mapping[int, tuple[Outcome, ...]]
 
@@ -49,6 +50,8 @@ class BoundedPolicy:
         max_error_rate: float,
         random: Callable[[], float],
         counts: Counts | None = None,
+        conversations: Verifier | None = None,
+        conversation_counts: Counts | None = None,
         explore_share: float = 0.02,
     ) -> None:
         if not 0 <= max_error_rate < 1:
@@ -56,10 +59,12 @@ class BoundedPolicy:
         if not 0 <= explore_share <= 1:
             raise ValueError(f"explore_share {explore_share}: expected a share in [0, 1]")
         self.max_error_rate = max_error_rate
-        self._verifier = verifier
         self._random = random
         self._explore_share = explore_share
-        self._curve = CalibrationCurve(counts)
+        self._questions = _Side(verifier, CalibrationCurve(counts))
+        self._conversations = (
+            None if conversations is None else _Side(conversations, CalibrationCurve(conversation_counts))
+        )
         self._evidence = EntryEvidence()
         self._drift = CalibrationDrift()
         self._budget = RiskBudget(rate=SPENT * max_error_rate, max_risk=MAX_RISK)
@@ -85,8 +90,11 @@ class BoundedPolicy:
             allowed = greatest = max(0.0, max_error_rate)
         if not in_flight:
             self._budget.pay_in(SPENT * allowed)
+        side = self._side(identity.kind)
+        if side is None:
+            return Verdict(candidate=None, reason="there is no verifier of conversations")
         best, refused = self._least_risk(
-            identity.text or "", candidates, enough=SPENT * allowed, known=not in_flight
+            side, identity, candidates, enough=SPENT * allowed, known=not in_flight
         )
         if best is None:
             return Verdict(candidate=None, reason=refused or "nothing cached is comparable")
@@ -100,29 +108,45 @@ class BoundedPolicy:
         self._budget.take(best.risk)
         return served
 
-    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    @property
+    def judges_conversations(self) -> bool:
+        return self._conversations is not None
+
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Mapping[int, tuple[str, str]]:
         """The likeliest of those that the verifier leaves open, unless one needs no more looking at."""
+        side = self._side(identity.kind)
         asked = identity.text or ""
         found: list[tuple[float, Candidate]] = []
-        for candidate in candidates:
-            if _guarded(asked, candidate):
+        for candidate in candidates if side is not None else ():
+            assert side is not None
+            if _guarded(identity, candidate):
                 continue
-            said = self._verifier.verify(asked, candidate.text, candidate.similarity)
-            if self._curve.risk(said.probability) <= SPENT * self.max_error_rate:
-                return ()
+            said = side.verifier.verify(asked, candidate.text, candidate.similarity)
+            if side.curve.risk(said.probability) <= SPENT * self.max_error_rate:
+                return {}
             if said.open:
                 found.append((said.probability, candidate))
+        if not found or side is None:
+            return {}
         found.sort(key=lambda one: -one[0])
-        return [candidate for _, candidate in found[:MOST_ASKED]]
+        own = side.verifier.read_together(asked)
+        return {
+            candidate.entry_id: (own, side.verifier.read_together(candidate.text))
+            for _, candidate in found[:MOST_ASKED]
+        }
 
     def explain(self, identity: Identity, candidate: Candidate) -> dict[str, object]:
         """What is thought of one candidate, in words and numbers, by the calibration alone: neither the state
         of the budget nor what is known of the entry is looked at, and nothing is paid or learnt."""
-        asked = identity.text or ""
-        if difference := _guarded(asked, candidate):
+        side = self._side(identity.kind)
+        if side is None:
+            return {"serve": False, "reason": "there is no verifier of conversations"}
+        if difference := _guarded(identity, candidate):
             return {"serve": False, "reason": difference}
-        said = self._verifier.verify(asked, candidate.text, candidate.similarity, candidate.pair_score)
-        risk = self._curve.risk(said.probability)
+        said = side.verifier.verify(
+            identity.text or "", candidate.text, candidate.similarity, candidate.pair_score
+        )
+        risk = side.curve.risk(said.probability)
         own, most = SPENT * self.max_error_rate, self._budget.max_risk
         if risk <= own:
             reason = f"at once: the risk is within {own:.4f}, what each request pays in"
@@ -141,11 +165,12 @@ class BoundedPolicy:
 
     def learn(self, observation: Observation) -> None:
         entry_id, probability, right = observation.entry_id, observation.probability, observation.right
-        if observation.source != "feedback":
-            stated = self._evidence.risk(entry_id, probability, self._curve.risk(probability))
+        side = self._side(observation.kind)
+        if observation.source != "feedback" and side is not None:
+            stated = self._evidence.risk(entry_id, probability, side.curve.risk(probability))
             if stated <= self._budget.max_risk:  # what is never served is no matter of the bound
                 self._drift.learn(stated, right=right)
-            self._curve.learn(probability, right=right)
+            side.curve.learn(probability, right=right)
         self._evidence.learn(entry_id, probability, right=right)
 
     def forget(self, entry_ids: Iterable[int]) -> None:
@@ -159,22 +184,39 @@ class BoundedPolicy:
     def state(self) -> PolicyState:
         """All but the account, which a restart begins anew, at nothing."""
         return PolicyState(
-            verifier=self._verifier.identity,
-            counts=self._curve.counts,
+            verifier=self._identity,
+            counts=self._questions.curve.counts,
+            conversation_counts=None if self._conversations is None else self._conversations.curve.counts,
             drift=self._drift.state,
             evidence=self._evidence.state(),
         )
 
     def restore(self, state: PolicyState) -> None:
         """Raises ValueError for what was learnt of another verifier."""
-        if state.verifier != self._verifier.identity:
-            raise ValueError(f"the state was learnt with {state.verifier!r}, not {self._verifier.identity!r}")
-        self._curve = CalibrationCurve(state.counts, prior=float("inf"))
+        if state.verifier != self._identity:
+            raise ValueError(f"the state was learnt with {state.verifier!r}, not {self._identity!r}")
+        self._questions.curve = CalibrationCurve(state.counts, prior=float("inf"))
+        if self._conversations is not None and state.conversation_counts is not None:
+            self._conversations.curve = CalibrationCurve(state.conversation_counts, prior=float("inf"))
         self._drift.state = state.drift
         self._evidence.restore(state.evidence)
 
+    @property
+    def _identity(self) -> str:
+        own = self._questions.verifier.identity
+        return own if self._conversations is None else f"{own}+{self._conversations.verifier.identity}"
+
+    def _side(self, kind: AskedKind) -> _Side | None:
+        return self._questions if kind == "question" else self._conversations
+
     def _least_risk(
-        self, asked: str, candidates: Sequence[Candidate], *, enough: float, known: bool
+        self,
+        side: _Side,
+        identity: Identity,
+        candidates: Sequence[Candidate],
+        *,
+        enough: float,
+        known: bool,
     ) -> tuple[_Assessed | None, str]:
         """Of the candidates that no guard refuses; and why the first that one does was refused. Looks no
         further than the first whose risk is `enough`: its own request pays for it. `known`: they are entries
@@ -183,11 +225,13 @@ class BoundedPolicy:
         refused = ""
         factor = self._drift.factor
         for candidate in candidates:
-            if difference := _guarded(asked, candidate):
+            if difference := _guarded(identity, candidate):
                 refused = refused or f"similarity {candidate.similarity:.3f}, but {difference}"
                 continue
-            said = self._verifier.verify(asked, candidate.text, candidate.similarity, candidate.pair_score)
-            risk = self._curve.risk(said.probability)
+            said = side.verifier.verify(
+                identity.text or "", candidate.text, candidate.similarity, candidate.pair_score
+            )
+            risk = side.curve.risk(said.probability)
             if known:
                 risk = self._evidence.risk(candidate.entry_id, said.probability, risk)
             risk = min(1.0, risk * factor)
@@ -215,6 +259,16 @@ class BoundedPolicy:
         return risk <= self._budget.max_risk or self._random() < self._explore_share
 
 
+class _Side:
+    """What judges one kind of request: a verifier, and what its probabilities have meant."""
+
+    __slots__ = ("curve", "verifier")
+
+    def __init__(self, verifier: Verifier, curve: CalibrationCurve) -> None:
+        self.verifier = verifier
+        self.curve = curve
+
+
 class _Assessed(msgspec.Struct, frozen=True, kw_only=True):
     candidate: Candidate
     said: Verification
@@ -236,6 +290,10 @@ class _Assessed(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _guarded(asked: str, candidate: Candidate) -> str:
-    """What no verifier is asked about: vectors that tell nothing apart, long texts that differ in a fact."""
+def _guarded(identity: Identity, candidate: Candidate) -> str:
+    """What no verifier is asked about: vectors that tell nothing apart, long texts that differ in a fact. Of
+    conversations only a part is embedded, and their verifier looks at the whole."""
+    if identity.kind == "conversation":
+        return ""
+    asked = identity.text or ""
     return indistinct(asked, candidate) or differ_though_long(asked, candidate.text)

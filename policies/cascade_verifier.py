@@ -48,6 +48,9 @@ class CascadeVerifier:
         self.first.of_space(space)
         return self
 
+    def read_together(self, text: str) -> str:
+        return text
+
     def verify(
         self, asked: str, cached: str, similarity: float, pair_score: float | None = None
     ) -> Verification:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from policies.types import Candidate, Identity, Verdict
 
@@ -22,5 +22,5 @@ class ExactPolicy:
     ) -> Verdict:
         return Verdict(candidate=None, reason="policy exact serves equal requests only")
 
-    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        return ()
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Mapping[int, tuple[str, str]]:
+        return {}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any
 
 import orjson
 
+from policies.conversation import SYSTEM_ROLES, as_text, gist, turns_of
 from policies.semantic_safety import why_unsafe
 from policies.types import Api, Identity, Request
 
@@ -35,6 +37,9 @@ SAME_ANSWER_FIELDS: Mapping[Api, frozenset[str]] = {
 """By API, the fields that do not change the answer. Every other field, known or not, is part of the
 identity. docs/cache-identity.md lists them for users; a test compares the two."""
 
+_IN_TURNS: frozenset[Api] = frozenset({"chat", "messages"})
+"""APIs whose requests hold the turns of a conversation under `messages`."""
+
 EVERYONE = "*"
 """The tenant all requests hash under when answers are shared across tenants."""
 
@@ -56,15 +61,34 @@ def identify(
     *,
     chat: Mapping[str, Any],
     without_question: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    conversations: bool = False,
 ) -> Identity:
     """The identity of a request whose `exact_key` is known.
 
     `chat` asks the same as the request in the form of a chat completion; `without_question` takes the text
     of its last message out of the request's own body. The partition covers everything but that text: all
     turns before it must be equal word for word, since a last message ("yes, cancel it") means nothing
-    without them.
+    without them. With `conversations` there is somebody who compares these too: then the partition leaves out
+    all turns, and the text is the whole conversation.
     """
     unsafe_reason, text = why_unsafe(chat)
+    turns = turns_of(chat["messages"]) if conversations and text and request.api in _IN_TURNS else None
+    whole = None if turns is None else as_text(turns)
+    if turns is not None and whole is not None:
+        return Identity(
+            exact_key=exact,
+            partition=_keyed(
+                _canonical(request, tenant, _without_turns(request.body)),
+                secret,
+                PARTITION_BYTES,
+                b"lockgate-talk",
+            ),
+            text=whole,
+            request=canonical(request, tenant),
+            owner=(tenant, request.api, request.model),
+            kind="conversation",
+            searched_by=gist(turns),
+        )
     body = request.body if text is None else without_question(request.body)
     partition = _keyed(_canonical(request, tenant, body), secret, PARTITION_BYTES, b"lockgate-near")
     return Identity(
@@ -75,6 +99,12 @@ def identify(
         request=canonical(request, tenant),
         owner=(tenant, request.api, request.model),
     )
+
+
+def _without_turns(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the leading system messages alone."""
+    leading = takewhile(lambda message: message.get("role") in SYSTEM_ROLES, body["messages"])
+    return {**body, "messages": list(leading)}
 
 
 def canonical(request: Request, tenant: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from policies.types import Candidate, Identity, Observation, Query, Verdict, Verification
@@ -28,8 +28,9 @@ class CachePolicy(Protocol):
         policy's; `may_explore` is false for a client that takes a cached answer only."""
         ...
 
-    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Of the candidates, those that a `pair_score` would help to judge; few. Ask before `judge`."""
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Mapping[int, tuple[str, str]]:
+        """Of the candidates, those that a `pair_score` would help to judge, few: by entry id the two texts to
+        be read together, (asked, cached). Ask before `judge`."""
         ...
 
 
@@ -58,6 +59,10 @@ class Verifier(Protocol):
     @property
     def identity(self) -> str:
         """Space and weights: what was learnt of its probabilities holds for these alone."""
+        ...
+
+    def read_together(self, text: str) -> str:
+        """What of a text a cross-encoder is to read."""
         ...
 
     def verify(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from policies.contrast import contrast, indistinct
 from policies.types import Candidate, Identity, Verdict
@@ -48,5 +48,5 @@ class StaticPolicy:
             refused = refused or f"{compared}, but {difference}"
         return Verdict(candidate=None, reason=refused)
 
-    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        return ()
+    def undecided(self, identity: Identity, candidates: Sequence[Candidate]) -> Mapping[int, tuple[str, str]]:
+        return {}

@@ -68,6 +68,9 @@ class TreeVerifier:
         """The log-odds before the calibration: they rank pairs as `verify` does, without its ties."""
         return self.trees.score(pair_features(asked, cached, similarity))
 
+    def read_together(self, text: str) -> str:
+        return text
+
     def verify(
         self, asked: str, cached: str, similarity: float, pair_score: float | None = None
     ) -> Verification:

@@ -11,6 +11,8 @@ Api = Literal["chat", "completions", "responses", "messages", "embeddings"]
 """OpenAI's chat completions, completions, responses and embeddings; Anthropic's messages."""
 CacheStatus = Literal["hit-exact", "hit-semantic", "miss", "bypass", "coalesced"]
 Tier = Literal["small", "large"]
+AskedKind = Literal["question", "conversation"]
+"""A single question, or one that comes at the end of a conversation."""
 
 
 class CacheDirectives(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     must be equal before similarity counts. `text` is what is embedded; None when the request is not
     safe to answer by similarity, and then `unsafe_reason` says why. `request` is the canonical request,
     what `exact_key` is the hash of. `owner` is whom the answer is shared with ("": everyone), the API and the
-    model asked for: openly, so that no chance equality of hashes can hide a difference.
+    model asked for: openly, so that no chance equality of hashes can hide a difference. `kind` says what
+    `text` is; of a conversation only a part, `searched_by`, is embedded.
     """
 
     exact_key: bytes
@@ -73,6 +76,8 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     unsafe_reason: str = ""
     request: bytes = b""
     owner: tuple[str, str, str] = ("", "", "")
+    kind: AskedKind = "question"
+    searched_by: str | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +152,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     probability: float = 1.0
     right: bool
     source: Literal["feedback", "verification", "exploration"]
+    kind: AskedKind = "question"
 
 
 class ServeCached(msgspec.Struct, frozen=True, kw_only=True):

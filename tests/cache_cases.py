@@ -32,7 +32,7 @@ def kept_in(store: str, folder: Path, **changes: Any) -> dict[str, Any]:
 
 def serving_from(min_similarity: float) -> dict[str, Any]:
     """The [cache] table of a gateway that serves what is so similar."""
-    return {"store": "memory", "policy": {"min_similarity": min_similarity}}
+    return {"store": "memory", "policy": {"kind": "static", "min_similarity": min_similarity}}
 
 
 def question(

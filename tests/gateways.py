@@ -23,7 +23,7 @@ from policies.types import Api
 from tests.entries import unit_vector
 
 SETTINGS: dict[str, Any] = {
-    "cache": {"store": "memory", "policy": {"min_similarity": 0.9}},
+    "cache": {"store": "memory", "policy": {"kind": "static", "min_similarity": 0.9}},
     "ledger": {"enabled": False},  # counted in memory
     "backends": {"fake": {"kind": "openai", "base_url": "http://127.0.0.1:9/v1"}},
     "models": {

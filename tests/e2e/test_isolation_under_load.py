@@ -26,7 +26,7 @@ from tests.gateway.admin_cases import administered, cache_of, invalidated, judge
 from tests.gateways import Running, told, until
 
 WORKERS = 48
-ANY_SIMILARITY = {"policy": {"min_similarity": -1.0}}
+ANY_SIMILARITY = {"policy": {"kind": "static", "min_similarity": -1.0}}
 
 
 @asynccontextmanager

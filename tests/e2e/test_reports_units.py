@@ -54,7 +54,7 @@ async def test_similarity_goes_from_minus_1_to_1_not_from_0_to_2() -> None:
     assert await served_at(-1.0) == COSINES
     for value in (1.5, 2.0, -1.1):
         with pytest.raises(ConfigError, match=r"cache\.policy\.min_similarity"):
-            parse({"cache": {"policy": {"min_similarity": value}}}, {}, source="test")
+            parse({"cache": {"policy": {"kind": "static", "min_similarity": value}}}, {}, source="test")
 
 
 async def test_a_threshold_of_0_is_not_ignored() -> None:

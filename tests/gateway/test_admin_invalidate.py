@@ -102,7 +102,7 @@ async def test_similarity_needs_an_embedder_that_sees_the_whole_text() -> None:
 
 
 async def test_an_embedder_nothing_was_measured_for_needs_a_min_similarity() -> None:
-    automatic = {"store": "memory", "policy": {"min_similarity": 0.9}}
+    automatic = {"store": "memory", "policy": {"kind": "static", "min_similarity": 0.9}}
     async with administered(cache=automatic) as test:
         await test.ask()
         object.__setattr__(test.gateway.settings.cache.policy, "min_similarity", "auto")
