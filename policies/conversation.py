@@ -28,7 +28,7 @@ _TURN: Final = re.compile(_MARK + r"(user|assistant): ")
 _LEANING: Final = re.compile(
     r"\b(?:it|its|that|this|these|those|them|they|their|he|she|him|her|his|ones?|there|then|same|both|either"
     r"|other|another|else|first|second|third|last|latter|former|later|earlier|instead|again|still|too"
-    r"|yes|yeah|yep|no|nope|ok|okay|sure|please|exactly|right|agreed|go ahead|sounds good|do so|thanks)\b"
+    r"|the|yes|yeah|yep|no|nope|ok|okay|sure|please|exactly|right|agreed|go ahead|sounds good|do so|thanks)\b"
     r"|^(?:and|but|or|so|then|what about|how about|why|how come|when|how much|how long|how many)\b"
     r"[^?]{0,18}\??$"
     r"|그거|그것|그건|그럼|이거|이것|저거|거기|그때|그렇게|네|응|아니|둘|첫|나머지|다른",

