@@ -2,13 +2,15 @@
 
 A folder appears under its name only when it is complete: it is built beside its place and renamed into it.
 One process builds at a time; the others wait and find it. What a killed process left is removed by the next
-build.
+build. Beside its files lie their hashes, looked at each time: a folder that is not what was built, by a bad
+disk or a hand in it, is built again.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -17,6 +19,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
+
+
+CHECKSUMS = "checksums.json"
 
 
 class ModelCacheError(Exception):
@@ -45,7 +50,7 @@ def ensure(name: str, build: Callable[[Path], None]) -> Path:
     behind. Raises ModelCacheError when the folder cannot be written.
     """
     folder = root() / name
-    if folder.is_dir():
+    if _intact(folder):
         return folder
     with _writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +58,7 @@ def ensure(name: str, build: Callable[[Path], None]) -> Path:
     try:
         with _writing(folder):
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.is_dir():
+        if not _intact(folder):
             _build(folder, build)
     finally:
         os.close(lock)
@@ -69,12 +74,32 @@ def _build(folder: Path, build: Callable[[Path], None]) -> None:
     try:
         build(partial)
         with _writing(folder):
+            (partial / CHECKSUMS).write_text(json.dumps(_hashes(partial)), "utf-8")
             partial.chmod(0o755)  # a cache filled by one user, as in an image, serves others
             for path in partial.rglob("*"):
                 path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+            if folder.is_dir():  # damaged; who has it open keeps what is open
+                folder.replace(partial.with_name(f"{prefix}damaged-{partial.name[-8:]}"))
             partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _intact(folder: Path) -> bool:
+    """Whether it is there, and as it was built."""
+    try:
+        told = json.loads((folder / CHECKSUMS).read_text("utf-8"))
+        return bool(told == _hashes(folder))
+    except (OSError, ValueError):
+        return False
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    return {
+        path.relative_to(folder).as_posix(): fingerprint(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != CHECKSUMS
+    }
 
 
 @contextmanager

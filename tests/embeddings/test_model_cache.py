@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def build(folder):
 print("ready", flush=True)
 sys.stdin.readline()
 folder = model_cache.ensure("model", build)
-print(len(list(folder.iterdir())), flush=True)
+print(len([path for path in folder.iterdir() if path.suffix != ".json"]), flush=True)
 """
 
 # Builds half a folder, then waits for a line that never comes.
@@ -125,7 +126,10 @@ def test_a_killed_build_is_never_used_and_is_cleared_away(cache: Path) -> None:
         end(process)
     assert not (cache / "model").exists()
     assert list(cache.glob(".model.partial-*"))
-    assert [path.name for path in model_cache.ensure("model", build).iterdir()] == ["a"]
+    assert {path.name for path in model_cache.ensure("model", build).iterdir()} == {
+        "a",
+        model_cache.CHECKSUMS,
+    }
     assert not list(cache.glob(".model.partial-*"))
 
 
@@ -164,3 +168,29 @@ def test_without_an_override_it_is_the_users_cache_folder(monkeypatch: pytest.Mo
     monkeypatch.delenv("LOCKGATE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert model_cache.root().parts[-3:] == ("somewhere", "lockgate", "models")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "a").write_text("other"),
+        lambda folder: (folder / "a").unlink(),
+        lambda folder: (folder / "b").write_text("more"),
+        lambda folder: (folder / model_cache.CHECKSUMS).unlink(),
+        lambda folder: (folder / model_cache.CHECKSUMS).write_text("{"),
+    ],
+)
+def test_what_is_not_as_it_was_built_is_built_again(cache: Path, damage: Callable[[Path], object]) -> None:
+    built = []
+
+    def build(folder: Path) -> None:
+        built.append(folder)
+        (folder / "a").write_text("right")
+
+    folder = model_cache.ensure("model", build)
+    model_cache.ensure("model", build)
+    assert len(built) == 1
+    damage(folder)
+    assert (model_cache.ensure("model", build) / "a").read_text() == "right"
+    assert len(built) == 2
+    assert {path.name for path in folder.iterdir()} == {"a", model_cache.CHECKSUMS}

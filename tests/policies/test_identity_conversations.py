@@ -1,5 +1,5 @@
-"""Who may share an answer where conversations are compared by their turns: the partition leaves these out, and
-nothing else."""
+"""Who may share an answer where conversations are compared by their turns: the partition leaves these out,
+and nothing else."""
 
 from __future__ import annotations
 
