@@ -9,11 +9,13 @@ pair one of whose texts, letter case and punctuation aside, is among the questio
 left out and counted. Both stages are measured: `features` alone, and `cascade` with the cross-encoder; also
 `cosine`.
 
---json prints one object: `fow_cache` and `hand_pairs`, each with `pairs`, `left_out`, `same`, `traps` and, by
-score, `recall` (share of the same pairs above the threshold that lets 1, 5 and 10 % of the traps through),
-`served` and `traps_served` (at the risk that one request pays for at max_error_rate .01, and at ten times
-that), `kinds` (share served at the former, by kind); `held_out`; `ms` (per pair: `features`, `cross_encoder`,
-medians, one thread); `identity`, `environment`. No seed: nothing is drawn.
+fow-cache's conversations go to the verifier of conversations.
+
+--json prints one object: `fow_conversations`; `fow_cache` and `hand_pairs`, each with `pairs`, `left_out`,
+`same`, `traps` and, by score, `recall` (share of the same pairs above the threshold that lets 1, 5 and 10 %
+of the traps through), `served` and `traps_served` (at the risk that one request pays for at max_error_rate
+.01, and at ten times that), `kinds` (share served at the former, by kind); `held_out`; `ms` (per pair:
+`features`, `cross_encoder`, medians, one thread); `identity`, `environment`. No seed: nothing is drawn.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -40,11 +42,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import report
 from embeddings.onnx_embedder import OnnxEmbedder
 from embeddings.pair_encoder import PairEncoder
+from gateway.conversation_weights import read_conversations_file, shipped_conversations
 from gateway.question_groups import read_questions
 from gateway.verifier_fitting import recall_at
 from gateway.verifier_weights import VerifierFile, read_verifier, shipped
-from policies.bounded import SPENT
+from policies.bounded import MAX_RISK, SPENT
 from policies.calibration_curve import CalibrationCurve
+from policies.conversation import as_text, turns_of
+from policies.conversation_verifier import ConversationVerifier
 
 FOW_CACHE = "fow-cache==0.1.0"
 HAND_PAIRS = Path(__file__).resolve().parents[1] / "tests" / "policies" / "hand_pairs.jsonl"
@@ -69,8 +74,8 @@ class Scores(msgspec.Struct, frozen=True, kw_only=True):
     ms: dict[str, float]
 
 
-def fow_cache() -> list[Judged]:
-    """Its question pairs, as its own `evaluate` hands and labels them."""
+def fow_cache() -> tuple[list[Judged], list[Judged]]:
+    """Its question pairs and its conversation pairs, as its own `evaluate` hands and labels them."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, FOW_CACHE]
         subprocess.run(command, check=True, capture_output=True)
@@ -78,19 +83,31 @@ def fow_cache() -> list[Judged]:
         try:
             import fow_cache  # type: ignore[import-not-found]
 
-            pairs: list[tuple[str, str]] = []
-
-            def check(cached: str, asked: str) -> float:
-                pairs.append((asked, cached))
-                return 0.0
-
-            told = fow_cache.evaluate(check, dataset="questions")
+            return _asked_of(fow_cache, "questions", str), _asked_of(fow_cache, "conversations", talk)
         finally:
             sys.path.remove(folder)
+
+
+def _asked_of(package: Any, dataset: str, read: Callable[[Any], str]) -> list[Judged]:
+    """Its pairs, in its own `evaluate`'s order and by its own labels."""
+    pairs: list[tuple[str, str]] = []
+
+    def check(cached: Any, asked: Any) -> float:
+        pairs.append((read(asked), read(cached)))
+        return 0.0
+
+    told = package.evaluate(check, dataset=dataset)
     return [
         Judged(asked=asked, cached=cached, same=bool(result.same_answer), kind=result.group)
         for (asked, cached), result in zip(pairs, told.results, strict=True)
     ]
+
+
+def talk(messages: Sequence[Mapping[str, Any]]) -> str:
+    turns = turns_of(messages)
+    text = None if turns is None else as_text(turns)
+    assert text is not None, "a conversation that the gateway does not compare"
+    return text
 
 
 def hand_pairs() -> list[Judged]:
@@ -149,6 +166,38 @@ def scored(
     )
 
 
+def conversations(pairs: Sequence[Judged], space: str, scorer: PairEncoder) -> dict[str, Any]:
+    """The shipped verifier of conversations: recall at shares of the traps, milliseconds for a whole pair,
+    and what is served, by kind and length, at the risk that .01 allows at most."""
+    file = read_conversations_file(shipped_conversations())
+    verifier = ConversationVerifier(file.weights, space)
+    curve = CalibrationCurve(file.counts)
+    same = np.array([pair.same for pair in pairs])
+    found, times = [], []
+    for pair in pairs:
+        began = time.perf_counter()
+        said = verifier.verify(pair.asked, pair.cached, 1.0)
+        if said.open:
+            read = [(verifier.read_together(pair.asked), verifier.read_together(pair.cached))]
+            said = verifier.verify(pair.asked, pair.cached, 1.0, float(scorer.score(read).logits[0]))
+        times.append(time.perf_counter() - began)
+        found.append(said.probability)
+    values = np.array(found)
+    risks = np.array([curve.risk(value) for value in found])
+    return {
+        "pairs": len(pairs),
+        "same": int(same.sum()),
+        "traps": int((~same).sum()),
+        "recall": {str(share): round(recall_at(values, same, share), 4) for share in (0.01, 0.03, 0.1)},
+        "ms": statistics.median(times) * 1000,
+        "at most": {
+            "served": round(float((risks[same] <= MAX_RISK).mean()), 4),
+            "traps_served": round(float((risks[~same] <= MAX_RISK).mean()), 4),
+            "kinds": _by_kind(pairs, risks <= MAX_RISK),
+        },
+    }
+
+
 def table(pairs: Sequence[Judged], file: VerifierFile, scores: Scores) -> dict[str, Any]:
     same = np.array([pair.same for pair in pairs])
     curve = CalibrationCurve(file.counts)
@@ -189,7 +238,11 @@ def main() -> None:
     scorer = None if file.encoder is None else PairEncoder.open(file.encoder, "cpu", 1)
     payload: dict[str, Any] = {"identity": file.verifier.identity}
     seen = trained_on()
-    for name, all_pairs in (("fow_cache", fow_cache()), ("hand_pairs", hand_pairs())):
+    questions, talks = fow_cache()
+    if scorer is not None:
+        chosen = talks[:: max(1, len(talks) // QUICK_PAIRS)] if options.quick else talks
+        payload["fow_conversations"] = conversations(chosen, embedder.space, scorer)
+    for name, all_pairs in (("fow_cache", questions), ("hand_pairs", hand_pairs())):
         pairs = [
             pair
             for pair in all_pairs
@@ -209,7 +262,8 @@ def main() -> None:
     if options.json:
         print(json.dumps({**payload, "environment": report.environment()}))
     else:
-        print(json.dumps({"ms": payload["ms"], "held_out": payload["held_out"]}, indent=1))
+        rest = {name: payload.get(name) for name in ("fow_conversations", "ms", "held_out")}
+        print(json.dumps(rest, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -216,7 +216,62 @@ def _mean(recall: dict[str, float]) -> float:
     return sum(recall.values()) / len(recall)
 
 
+def cache_policies(result: Result) -> str:
+    names = {"qqp": "QQP, English", "parakqc": "ParaKQC, Korean"}
+    head, rows = ["Policy", "Setting"], []
+    for name, stream in result["streams"].items():
+        head += [
+            f"{names[name]}: hits (perfect: {stream['perfect_hit_rate']:.1%})",
+            "wrong, of requests",
+            "wrong, of hits",
+        ]
+    for together in zip(*(stream["rows"] for stream in result["streams"].values()), strict=True):
+        cells = [together[0]["policy"], f"{together[0]['setting']:g}"]
+        for row in together:
+            cells += [
+                f"{row['hit_rate']:.1%}",
+                f"{row['error_rate']:.2%}",
+                f"{row['error_rate_among_hits']:.1%}",
+            ]
+        rows.append(cells)
+    orders = result["orders"]
+    below = (
+        f"In {orders['count']} random orders of ParaKQC at a bound of {orders['bound']:.0%}, learning, the "
+        f"error stayed within it in {orders['kept']}; the greatest was {orders['most']:.2%}, hits "
+        f"{orders['hit_rate']:.1%}."
+    )
+    return f"{markdown(head, rows)}\n{below}\n"
+
+
+def verifier_quality(result: Result) -> str:
+    sets = {"fow_cache": "fow-cache, questions", "hand_pairs": "written by hand, English and Korean"}
+    names = {"cosine": "cosine alone", "features": "features", "cascade": "with the cross-encoder"}
+    rows = []
+    for key, shown in sets.items():
+        told = result[key]
+        for name, called in names.items():
+            row = told[name]
+            served = row.get("at 1 x")
+            rows.append(
+                [
+                    f"{shown} ({told['same']} and {told['traps']} traps)" if name == "cosine" else "",
+                    called,
+                    " / ".join(f"{recall:.3f}" for recall in row["recall"].values()),
+                    f"{served['served']:.1%}, {served['traps_served']:.1%}" if served else "",
+                ]
+            )
+    head = [
+        "Pairs",
+        "Score",
+        "served at 1 / 5 / 10 % of traps",
+        "at once by the shipped policy: served, traps",
+    ]
+    return markdown(head, rows)
+
+
 TABLES: dict[str, Callable[[Result], str]] = {
+    "cache_policies": cache_policies,
+    "verifier_quality": verifier_quality,
     "cache_quality": cache_quality,
     "routing": routing,
     "batching": batching,

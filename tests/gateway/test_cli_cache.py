@@ -46,7 +46,11 @@ class Machine:
         self.cache = folder / "cache.db"
         self.config = folder / "config.toml"
         self._auth = auth
-        self._settings = {"store": "sqlite", "path": str(self.cache), "policy": {"kind": "static", "min_similarity": 0.9}}
+        self._settings = {
+            "store": "sqlite",
+            "path": str(self.cache),
+            "policy": {"kind": "static", "min_similarity": 0.9},
+        }
         self.config.write_text(f'[auth]\nmode = "{auth}"\n[cache]\npath = "{self.cache}"\n{cache}\n')
 
     @asynccontextmanager

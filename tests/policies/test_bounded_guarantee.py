@@ -225,7 +225,7 @@ def test_a_judgement_of_five_costs_little() -> None:
         def verify(self, asked, cached, similarity, pair_score=None):  # type: ignore[no-untyped-def]
             return said[0]
 
-    one._verifier = FakeReadyVerifier()
+    one._questions.verifier = FakeReadyVerifier()
     begun = time.perf_counter()
     for _ in range(2000):
         one.judge(IDENTITY, near, NOW)

@@ -22,9 +22,8 @@ from policies.conversation import (
 
 def talk(*texts: str) -> tuple[Turn, ...]:
     """Turns by turns, the last one the user's."""
-    roles = ("user", "assistant")
     return tuple(
-        Turn(role="user" if (len(texts) - 1 - at) % 2 == 0 else roles[1], text=text)
+        Turn(role="user" if (len(texts) - 1 - at) % 2 == 0 else "assistant", text=text)
         for at, text in enumerate(texts)
     )
 

@@ -86,7 +86,11 @@ def test_a_single_question_and_one_whose_turns_nobody_compares_stay_as_they_were
 def test_turns_of_more_than_text_must_be_equal_as_before() -> None:
     named = [{**TURNS[0], "name": "Ann"}, *TURNS[1:]]
     assert identity(named).kind == "question"
-    tools = [TURNS[0], {"role": "assistant", "content": "", "tool_calls": [{}]}, TURNS[2]]
+    tools: list[dict[str, Any]] = [
+        TURNS[0],
+        {"role": "assistant", "content": "", "tool_calls": [{}]},
+        TURNS[2],
+    ]
     assert identity(tools).text is None
 
 
