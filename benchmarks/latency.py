@@ -13,6 +13,7 @@ Kinds of request:
 - `pass`: a model asked for by name in a gateway with its cache off; nothing is embedded.
 - `exact`: one question again and again.
 - `semantic`: other wordings of stored questions; each is embedded, searched, and served by similarity.
+- `verified`: the same, served by policy `bounded`: its verifier reads each, its cross-encoder some.
 - `miss`: a new question each time; embedded, searched at a threshold nothing reaches, forwarded, stored.
 - `uncached`: the cache bypassed by temperature; embedded for the route, forwarded.
 
@@ -34,6 +35,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -83,7 +85,7 @@ CONFIG = """
 enabled = {enabled}
 path = "{folder}/{name}.db"
 [cache.policy]
-min_similarity = {min_similarity}
+{policy}
 [embeddings]
 deadline_ms = 5000
 [backends.up]
@@ -100,6 +102,9 @@ small = "small"
 large = "large"
 {route}
 """
+STATIC = 'kind = "static"\nmin_similarity = {}'
+# So free a bound that all rewordings are served: what a hit takes is measured, not how many there are.
+BOUNDED = 'kind = "bounded"\nmax_error_rate = 0.5\nverify_share = 0.0\nexplore_share = 0.0'
 SUBJECTS = (
     "a lighthouse", "a submarine", "a windmill", "a telescope", "a violin", "a glacier", "a honeycomb",
     "a steam engine", "a suspension bridge", "a volcano", "a coral reef", "a sundial", "a parachute",
@@ -232,10 +237,10 @@ async def wait_for(url: str, seconds: float = 180) -> None:
     raise SystemExit(f"latency: nothing answers at {url}")
 
 
-async def measure(kinds: list[Kind], lockgate: str, rounds: int, requests: int) -> None:
+async def measure(kinds: list[Kind], gateways: list[str], rounds: int, requests: int) -> None:
     headers = {"authorization": "Bearer sk-benchmark", "content-type": "application/json"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        for number in range(len(SUBJECTS)):
+        for lockgate, number in product(gateways, range(len(SUBJECTS))):
             body = asking(stored_question(number))
             async with session.post(f"{lockgate}/v1/chat/completions", json=body) as response:
                 await response.read()
@@ -248,7 +253,7 @@ async def measure(kinds: list[Kind], lockgate: str, rounds: int, requests: int) 
 
 
 def run(rounds: int, requests: int) -> dict[str, Any]:
-    ports = {name: free_port() for name in ("upstream", "bare", "cached", "strict", "plain")}
+    ports = {name: free_port() for name in ("upstream", "bare", "cached", "strict", "verified", "plain")}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -256,9 +261,10 @@ def run(rounds: int, requests: int) -> dict[str, Any]:
         (folder / "bare.py").write_text(BARE_PROXY)
         always_small = '[routes.auto.policy]\nkind = "always-small"'
         gateways = {
-            "cached": {"enabled": "true", "min_similarity": 0.95, "route": ""},
-            "strict": {"enabled": "true", "min_similarity": 1.0, "route": ""},
-            "plain": {"enabled": "false", "min_similarity": 0.9, "route": always_small},
+            "cached": {"enabled": "true", "policy": STATIC.format(0.95), "route": ""},
+            "strict": {"enabled": "true", "policy": STATIC.format(1.0), "route": ""},
+            "verified": {"enabled": "true", "policy": BOUNDED, "route": ""},
+            "plain": {"enabled": "false", "policy": STATIC.format(0.9), "route": always_small},
         }
         for name, settings in gateways.items():
             text = CONFIG.format(folder=folder, name=name, upstream=urls["upstream"], **settings)
@@ -287,12 +293,13 @@ def run(rounds: int, requests: int) -> dict[str, Any]:
             kind("pass", "plain", "bypass", lambda _: asking(stored_question(0), "small")),
             kind("exact", "cached", "hit-exact", lambda _: asking(stored_question(0))),
             kind("semantic", "cached", "hit-semantic", lambda n: asking(reworded(n))),
+            kind("verified", "verified", "hit-semantic", lambda n: asking(reworded(n))),
             kind(
                 "miss", "strict", "miss", lambda n: asking(f"{stored_question(n)} Answer number {n * 7919}.")
             ),
             kind("uncached", "cached", "bypass", lambda _: asking(stored_question(0), temperature=1.5)),
         ]
-        asyncio.run(measure(kinds, urls["cached"], rounds, requests))
+        asyncio.run(measure(kinds, [urls["cached"], urls["verified"]], rounds, requests))
         bare = median(kinds[0].cpu_us)
         return {"entries": len(SUBJECTS), "kinds": {kind.name: kind.summary(bare) for kind in kinds}}
 

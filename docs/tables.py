@@ -86,6 +86,7 @@ def latency(result: Result) -> str:
         "pass": "pass-through, cache off",
         "exact": "exact hit",
         "semantic": "semantic hit (embedded)",
+        "verified": "semantic hit, verified",
         "miss": "miss (embedded, routed, stored)",
         "uncached": "bypass (embedded for the route)",
     }
