@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from policies.cascade_verifier import PAIR_SCORE
 from policies.pair_features import PAIR_FEATURES
 from policies.tree_ensemble import LEAF, MAX_LEAVES, FloatArray, TreeArrays
 
@@ -19,7 +17,7 @@ TREES: Final = 300
 _LEARNING_RATE: Final = 0.05
 _LEAST_IN_LEAF: Final = 40
 _PENALTY: Final = 5.0
-_RISING: Final = ("similarity", "similarity_near_one", PAIR_SCORE)
+_RISING: Final = ("similarity", "similarity_near_one")
 _BINS: Final = 60  # of the calibration: fewer follow the curve less, more follow chance
 
 _APART: Final = 1e-6  # scores nearer than this are one
@@ -43,10 +41,9 @@ def fit_trees(
     weight: FloatArray,
     seed: int,
     trees: int = TREES,
-    columns: Sequence[str] = PAIR_FEATURES,
 ) -> TreeArrays:
-    """Boosted trees for the log-odds that a pair is the same: `rows` float64 (N, F), named by
-    `columns`; `same` and `weight` (N,). Raises VerifierDependencyError."""
+    """Boosted trees for the log-odds that a pair is the same: `rows` float64 (N, F), as
+    PAIR_FEATURES; `same` and `weight` (N,). Raises VerifierDependencyError."""
     require_scikit_learn()
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]  # scikit-learn brings it
@@ -60,7 +57,7 @@ def fit_trees(
         early_stopping=False,
         random_state=seed,
         # A higher cosine never lowers the score, whatever the few pairs of some corner say.
-        monotonic_cst=[int(name in _RISING) for name in columns],
+        monotonic_cst=[int(name in _RISING) for name in PAIR_FEATURES],
     )
     # One thread: on a busy machine OpenMP's threads wait for each other, and train eight times as long.
     with threadpool_limits(limits=1, user_api="openmp"):

@@ -30,9 +30,9 @@ from gateway.verifier_fitting import (
     require_scikit_learn,
     threshold_at,
 )
-from gateway.verifier_weights import SecondStage, VerifierFile, write_weights
+from gateway.verifier_weights import VerifierFile, write_weights
 from policies.calibration_curve import count
-from policies.cascade_verifier import SCORED_FEATURES
+from policies.cascade_verifier import Blend
 from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION, pair_features
 from policies.tree_ensemble import FloatArray, TreeEnsemble
 from policies.tree_verifier import TreeVerifier, VerifierWeights
@@ -131,22 +131,20 @@ def train(
     """
     require_scikit_learn()
     vectors = _vectors(embedder, texts_of(parts, streams), cache, advance)
-    sides = {part: measure(_turned(pairs), vectors, scorer) for part, pairs in parts.items() if pairs}
+    sides = {
+        part: measure(_turned(pairs), vectors, None if part == "train" else scorer)
+        for part, pairs in parts.items()
+        if pairs
+    }
     learnt, held, judged = sides["train"], sides["calibrate"], sides["evaluate"]
-    first = _stage(learnt, held, PAIR_FEATURES, embedder.space, seed, trees)
-    second = None
+    first = _first(learnt, held, embedder.space, seed, trees)
+    blend = None
     if scorer is not None and encoder is not None:
-        blend = sides.get("blend", learnt)
-        second = SecondStage(
-            weights=_stage(blend, held, SCORED_FEATURES, embedder.space, seed, trees),
-            grey=GREY,
-            encoder=scorer.identity,
-            folder=os.path.relpath(encoder, out.parent),
-        )
-    found = Stages(first=first, second=second)
-    outcomes = [
-        outcome for stream in streams for outcome in stream_outcomes(stream, vectors, found, scorer)
-    ] or list(zip(found.probabilities(held).tolist(), held.same.tolist(), strict=True))
+        blend = _blended(first, sides.get("blend", held), held, scorer.identity)
+    found = Stages(first=first, blend=blend)
+    outcomes = list(zip(found.probabilities(held).tolist(), held.same.tolist(), strict=True))
+    for stream in streams:
+        outcomes += stream_outcomes(stream, vectors, found, scorer)
     about = {
         "space": embedder.space,
         "seed": seed,
@@ -157,7 +155,8 @@ def train(
         "probes": [pair_features(*probe) for probe in PROBES],
         "held_out": figures(judged, found),
     }
-    write_weights(out, first, about, second=second, counts=count(outcomes))
+    folder = "" if encoder is None else os.path.relpath(encoder, out.parent)
+    write_weights(out, first, about, blend=blend, encoder=folder, counts=count(outcomes))
     return about
 
 
@@ -166,19 +165,19 @@ class Stages:
     """The two stages together, over rows of features."""
 
     first: VerifierWeights
-    second: SecondStage | None
+    blend: Blend | None
 
     def probabilities(self, measured: Measured) -> FloatArray:
         """As CascadeVerifier gives them, float64 (N,)."""
         one = TreeVerifier(self.first)
-        said = np.array([one.of_features(row).probability for row in measured.plain])
-        if self.second is None:
-            return said
-        two = TreeVerifier(self.second.weights, SCORED_FEATURES)
-        low, high = self.second.grey
-        grey = np.flatnonzero((said >= low) & (said <= high))
-        said[grey] = [two.of_features(row).probability for row in measured.features[grey]]
-        return said
+        said = [one.of_features(row) for row in measured.plain]
+        found = np.array([verification.probability for _, verification in said])
+        if self.blend is None:
+            return found
+        low, high = self.blend.grey
+        for row in np.flatnonzero((found >= low) & (found <= high)).tolist():
+            found[row] = self.blend.of(said[row][0], measured.features[row, -1])
+        return found
 
 
 def stream_outcomes(
@@ -208,22 +207,36 @@ def stream_outcomes(
     return list(surest.values())
 
 
-def _stage(
-    learnt: Measured, held: Measured, columns: Sequence[str], space: str, seed: int, trees: int
-) -> VerifierWeights:
-    """Trees over the first columns of the features, fitted to `learnt` and calibrated on `held`."""
-    width = len(columns)
-    fitted = fit_trees(learnt.features[:, :width], learnt.same, learnt.weight, seed, trees, columns)
-    ensemble = TreeEnsemble(fitted, width)
-    raw = np.array([ensemble.score(row) for row in held.features[:, :width]])
+def _first(learnt: Measured, held: Measured, space: str, seed: int, trees: int) -> VerifierWeights:
+    """Trees fitted to `learnt` and calibrated on `held`."""
+    fitted = fit_trees(learnt.plain, learnt.same, learnt.weight, seed, trees)
+    ensemble = TreeEnsemble(fitted, len(PAIR_FEATURES))
+    raw = np.array([ensemble.score(row) for row in held.plain])
     points, probability = calibrate(raw, held.same, held.weight)
     return VerifierWeights(
         space=space,
         features_version=PAIR_FEATURES_VERSION,
-        features=tuple(columns),
+        features=tuple(PAIR_FEATURES),
         trees=fitted,
         raw=points,
         probability=probability,
+    )
+
+
+def _blended(first: VerifierWeights, learnt: Measured, held: Measured, encoder: str) -> Blend:
+    """A logistic regression of two log-odds, fitted to `learnt` and calibrated on `held`."""
+    from sklearn.linear_model import LogisticRegression
+
+    ensemble = TreeEnsemble(first.trees, len(PAIR_FEATURES))
+
+    def both(side: Measured) -> FloatArray:
+        return np.array([[ensemble.score(row[:-1]), row[-1]] for row in side.features])
+
+    model = LogisticRegression(C=10.0).fit(both(learnt), learnt.same, learnt.weight)
+    raw, probability = calibrate(model.decision_function(both(held)), held.same, held.weight)
+    (trees, score), bias = model.coef_[0].tolist(), float(model.intercept_[0])
+    return Blend(
+        bias=bias, trees=trees, score=score, raw=raw, probability=probability, encoder=encoder, grey=GREY
     )
 
 
@@ -291,7 +304,7 @@ def measured(
     if len({pair.same for pair in pairs}) < 2:
         raise VerifierDataError("pairs that are the same and pairs that are not are both needed")
     vectors = _vectors(embedder, texts_of({"evaluate": list(pairs)}), None, lambda done: None)
-    found = Stages(first=file.first, second=file.second)
+    found = Stages(first=file.first, blend=file.blend)
     return figures(measure(pairs, vectors, scorer), found)
 
 

@@ -17,24 +17,12 @@ from typing import Any, Final
 import numpy as np
 
 from policies.calibration_curve import Counts
-from policies.cascade_verifier import CascadeVerifier
+from policies.cascade_verifier import Blend, CascadeVerifier
 from policies.tree_ensemble import TreeArrays, TreeError
 from policies.tree_verifier import TreeVerifier, VerifierWeights, VerifierWeightsError
 
 _FORMAT: Final = "lockgate-verifier-2"
 _ARRAYS: Final = ("roots", "feature", "threshold", "left", "right", "value")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecondStage:
-    """`trees` and calibration over the features and a pair score; `grey`: between which probabilities of the
-    first stage it speaks; `encoder`: the identity of the cross-encoder, `folder` where it lies, relative to
-    the file's."""
-
-    weights: VerifierWeights
-    grey: tuple[float, float]
-    encoder: str
-    folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +32,7 @@ class VerifierFile:
     training: seed, data with SHA-256, versions, held-out figures."""
 
     first: VerifierWeights
-    second: SecondStage | None
+    blend: Blend | None
     counts: Counts | None
     encoder: Path | None
     about: Mapping[str, Any]
@@ -52,9 +40,7 @@ class VerifierFile:
     @property
     def verifier(self) -> TreeVerifier | CascadeVerifier:
         first = TreeVerifier(self.first)
-        if self.second is None:
-            return first
-        return CascadeVerifier(first, self.second.weights, grey=self.second.grey, encoder=self.second.encoder)
+        return first if self.blend is None else CascadeVerifier(first, self.blend)
 
 
 def shipped() -> Path:
@@ -91,10 +77,12 @@ def write_weights(
     first: VerifierWeights,
     about: Mapping[str, Any],
     *,
-    second: SecondStage | None = None,
+    blend: Blend | None = None,
+    encoder: str = "",
     counts: Counts | None = None,
 ) -> None:
-    """Writes the file: the same bytes for the same arguments. Raises OSError."""
+    """Writes the file: the same bytes for the same arguments. `encoder`: the folder of the cross-encoder,
+    relative to the file's. Raises OSError."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "space": first.space,
@@ -102,15 +90,18 @@ def write_weights(
         "about": about,
         "counts": None if counts is None else {"wrong": counts.wrong, "right": counts.right},
         "first": _stage(first),
-        "second": None,
+        "second": None
+        if blend is None
+        else {
+            "bias": blend.bias,
+            "trees": blend.trees,
+            "score": blend.score,
+            "calibration": {"raw": blend.raw.tolist(), "probability": blend.probability.tolist()},
+            "grey": blend.grey,
+            "encoder": blend.encoder,
+            "folder": encoder,
+        },
     }
-    if second is not None:
-        content["second"] = {
-            **_stage(second.weights),
-            "grey": second.grey,
-            "encoder": second.encoder,
-            "folder": second.folder,
-        }
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
@@ -124,23 +115,25 @@ def _checked(file: VerifierFile) -> VerifierFile:
 
 def _file(content: Mapping[str, Any], path: Path, mark: str) -> VerifierFile:
     counts, second = content["counts"], content["second"]
-    stage = None if second is None else _second(content, second, mark)
     return VerifierFile(
         first=_weights(content, content["first"], mark),
-        second=stage,
+        blend=None if second is None else _blend(second),
         counts=None if counts is None else Counts(wrong=tuple(counts["wrong"]), right=tuple(counts["right"])),
-        encoder=None if stage is None else path.parent / stage.folder,
+        encoder=None if second is None else path.parent / str(second["folder"]),
         about=dict(content["about"]),
     )
 
 
-def _second(content: Mapping[str, Any], second: Mapping[str, Any], mark: str) -> SecondStage:
+def _blend(second: Mapping[str, Any]) -> Blend:
     low, high = second["grey"]
-    return SecondStage(
-        weights=_weights(content, second, mark),
-        grey=(float(low), float(high)),
+    return Blend(
+        bias=float(second["bias"]),
+        trees=float(second["trees"]),
+        score=float(second["score"]),
+        raw=np.array(second["calibration"]["raw"], np.float64),
+        probability=np.array(second["calibration"]["probability"], np.float64),
         encoder=str(second["encoder"]),
-        folder=str(second["folder"]),
+        grey=(float(low), float(high)),
     )
 
 

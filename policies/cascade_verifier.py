@@ -3,37 +3,53 @@ those that these leave open."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 from msgspec.structs import replace
 
-from policies.pair_features import PAIR_FEATURES, pair_features
-from policies.tree_verifier import TreeVerifier, VerifierWeights, VerifierWeightsError
+from policies.pair_features import pair_features
+from policies.tree_ensemble import FloatArray
+from policies.tree_verifier import TreeVerifier, VerifierWeightsError, check_calibration
 from policies.types import Verification
 
-PAIR_SCORE: Final = "pair_score"
-SCORED_FEATURES: Final = (*PAIR_FEATURES, PAIR_SCORE)
-"""The columns of the trees that come after the cross-encoder: its log-odds beside the features."""
 _LIKELY: Final = 0.0  # log-odds above which the cross-encoder calls two questions the same
 
 
-class CascadeVerifier:
-    """Implements Verifier. Of a pair whose probability by `first` lies between the two of `grey`, `second`
-    speaks as soon as there is a pair score; until then, and where there is none, `first` does. `encoder`: the
-    identity of the cross-encoder whose scores `second` was trained on."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blend:
+    """Log-odds of both stages = bias + trees * (those of the trees) + score * (the cross-encoder's); `raw`
+    and `probability` are their calibration, as in VerifierWeights. `encoder`: the identity of the
+    cross-encoder, `grey`: between which probabilities of the trees it is asked."""
 
-    def __init__(
-        self, first: TreeVerifier, second: VerifierWeights, *, grey: tuple[float, float], encoder: str
-    ) -> None:
-        low, high = grey
+    bias: float
+    trees: float
+    score: float
+    raw: FloatArray
+    probability: FloatArray
+    encoder: str
+    grey: tuple[float, float]
+
+    def of(self, trees: float, score: float) -> float:
+        """The probability."""
+        total = self.bias + self.trees * trees + self.score * score
+        return float(np.interp(total, self.raw, self.probability))
+
+
+class CascadeVerifier:
+    """Implements Verifier. Of a pair whose probability by `first` is grey, the blend speaks as soon as there
+    is a pair score; until then, and where there is none, `first` does. Raises VerifierWeightsError."""
+
+    def __init__(self, first: TreeVerifier, blend: Blend) -> None:
+        low, high = blend.grey
         if not 0 <= low <= high <= 1:
             raise VerifierWeightsError(
                 f"the verifier's grey band is {low} to {high}: expected 0 <= low <= high <= 1"
             )
+        check_calibration(blend.raw, blend.probability)
         self.first = first
-        self.second = TreeVerifier(second, SCORED_FEATURES).of_space(first.space)
-        self.grey = grey
-        self.encoder = encoder
+        self.blend = blend
 
     @property
     def space(self) -> str:
@@ -42,6 +58,10 @@ class CascadeVerifier:
     @property
     def identity(self) -> str:
         return self.first.identity
+
+    @property
+    def encoder(self) -> str:
+        return self.blend.encoder
 
     def of_space(self, space: str) -> CascadeVerifier:
         """As `TreeVerifier.of_space`."""
@@ -54,12 +74,15 @@ class CascadeVerifier:
     def verify(
         self, asked: str, cached: str, similarity: float, pair_score: float | None = None
     ) -> Verification:
-        features = pair_features(asked, cached, similarity)
-        said = self.first.of_features(features)
-        if not self.grey[0] <= said.probability <= self.grey[1]:
+        raw, said = self.first.of_features(pair_features(asked, cached, similarity))
+        if not self.blend.grey[0] <= said.probability <= self.blend.grey[1]:
             return said
         if pair_score is None:
             return replace(said, open=True)
-        said = self.second.of_features([*features, pair_score])
         read = "in favour: read together" if pair_score > _LIKELY else "read together"
-        return replace(said, stage="cross-encoder", spoke=(*said.spoke, f"{read} {pair_score:+.1f}"))
+        return replace(
+            said,
+            probability=self.blend.of(raw, pair_score),
+            stage="cross-encoder",
+            spoke=(*said.spoke, f"{read} {pair_score:+.1f}"),
+        )

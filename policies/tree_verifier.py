@@ -38,13 +38,12 @@ class VerifierWeights:
 
 class TreeVerifier:
     """Implements Verifier, without looking at a pair score. Raises VerifierWeightsError for weights of other
-    features, or that are no weights, TreeError for trees that are none. `columns`: the features."""
+    features, or that are no weights, TreeError for trees that are none."""
 
-    def __init__(self, weights: VerifierWeights, columns: Sequence[str] = PAIR_FEATURES) -> None:
-        _check(weights, columns)
+    def __init__(self, weights: VerifierWeights) -> None:
+        _check(weights)
         self.weights = weights
-        self.trees = TreeEnsemble(weights.trees, len(columns))
-        self._columns = columns
+        self.trees = TreeEnsemble(weights.trees, len(PAIR_FEATURES))
 
     @property
     def space(self) -> str:
@@ -74,26 +73,31 @@ class TreeVerifier:
     def verify(
         self, asked: str, cached: str, similarity: float, pair_score: float | None = None
     ) -> Verification:
-        return self.of_features(pair_features(asked, cached, similarity))
+        return self.of_features(pair_features(asked, cached, similarity))[1]
 
-    def of_features(self, features: Sequence[float]) -> Verification:
-        """`features`: one for each of the columns."""
+    def of_features(self, features: Sequence[float]) -> tuple[float, Verification]:
+        """The log-odds before the calibration, and what is said; `features`: one for each of
+        PAIR_FEATURES."""
         moved = self.trees.contributions(features)
-        probability = self.calibrated(self.trees.baseline + float(moved.sum()))
-        return Verification(probability=probability, spoke=_spoke(self._columns, features, moved))
+        raw = self.trees.baseline + float(moved.sum())
+        return raw, Verification(probability=self.calibrated(raw), spoke=_spoke(features, moved))
 
     def calibrated(self, raw: float) -> float:
         """The probability of a raw score."""
         return float(np.interp(raw, self.weights.raw, self.weights.probability))
 
 
-def _check(weights: VerifierWeights, columns: Sequence[str]) -> None:
-    if weights.features_version != PAIR_FEATURES_VERSION or weights.features != tuple(columns):
+def _check(weights: VerifierWeights) -> None:
+    if weights.features_version != PAIR_FEATURES_VERSION or weights.features != tuple(PAIR_FEATURES):
         raise VerifierWeightsError(
             f"the verifier's weights are for features of version {weights.features_version}, this is version "
             f"{PAIR_FEATURES_VERSION}: train them again (lockgate verifier train)"
         )
-    raw, probability = weights.raw, weights.probability
+    check_calibration(weights.raw, weights.probability)
+
+
+def check_calibration(raw: FloatArray, probability: FloatArray) -> None:
+    """Raises VerifierWeightsError."""
     sound = (
         len(raw) == len(probability) >= 2
         and np.isfinite([*raw, *probability]).all()
@@ -106,14 +110,14 @@ def _check(weights: VerifierWeights, columns: Sequence[str]) -> None:
         raise VerifierWeightsError("the calibration of the verifier's weights does not rise from 0 to 1")
 
 
-def _spoke(columns: Sequence[str], features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
+def _spoke(features: Sequence[float], moved: FloatArray) -> tuple[str, ...]:
     """What is true of the pair and moved the score most, each thing once however many features tell of it."""
     said: dict[str, None] = {}
     size = np.abs(moved).tolist()
     for column in sorted(range(len(size)), key=size.__getitem__, reverse=True):
         if len(said) == _MOST_SPOKEN or size[column] < _LEAST_MOVE:
             break
-        words = SPOKEN.get(columns[column])
+        words = SPOKEN.get(PAIR_FEATURES[column])
         if words and features[column] > 0:
             said.setdefault(words if moved[column] < 0 else f"in favour: {words}")
     return tuple(said)

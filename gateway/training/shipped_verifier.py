@@ -47,7 +47,7 @@ _PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
 _WRITTEN: Final = ((6e-5, 2, 0.2), (6e-5, 3, 0.05))
 """Learning rate and epochs on the written pairs, and the share of the public ones that go along, lest they be
 forgotten."""
-_EVALUATED_OF_EACH: Final = 4000
+_EVALUATED_OF_EACH: Final = 3000
 _RANGES: Final = 256  # pairs that the ranges of the 8-bit activations are taken from
 
 

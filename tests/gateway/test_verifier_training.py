@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from embeddings.pair_encoder import PairScores
 from gateway.router_data import SourceFile
 from gateway.verifier_data import VerifierDataError
 from gateway.verifier_fitting import calibrate, exported, fit_trees, recall_at, threshold_at
@@ -177,3 +180,43 @@ def test_somebodys_pairs_are_measured(tmp_path: Path) -> None:
     assert found["mine"]["verifier"][1] > found["mine"]["cosine"][1]
     with pytest.raises(VerifierDataError, match="both needed"):
         measured(pairs(900)[::2], read_verifier(tmp_path / "m.json"), FakeEmbedder(), None)
+
+
+class FakeScorer:
+    """Knows the truth: whether two questions hold the same digits."""
+
+    identity = "fake/cpu"
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> PairScores:
+        same = [re.findall(r"\d+", a) == re.findall(r"\d+", b) for a, b in pairs]
+        logits = np.where(same, 5.0, -5.0).astype(np.float32)
+        return PairScores(logits=logits, truncated=np.zeros(len(pairs), np.bool_))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def test_with_a_cross_encoder_the_two_are_blended_and_streams_are_counted(tmp_path: Path) -> None:
+    stream = [(pair.a, number) for number, pair in enumerate(pairs(60))]
+    stream += [(pair.b, number if pair.same else -1) for number, pair in enumerate(pairs(60))]
+    about = train(
+        own_parts(pairs(500), 0),
+        FakeEmbedder(),
+        tmp_path / "m.json",
+        seed=0,
+        files=FILES,
+        cache=None,
+        trees=20,
+        scorer=FakeScorer(),
+        encoder=tmp_path / "encoder",
+        streams=[stream],
+    )
+    file = read_verifier(tmp_path / "m.json")
+    assert file.encoder == tmp_path / "encoder"
+    assert file.blend is not None
+    assert (file.blend.encoder, file.blend.score > 0) == ("fake/cpu", True)
+    assert file.counts is not None
+    assert sum(file.counts.right) + sum(file.counts.wrong) == about["outcomes"]
+    asked, cached = "How do I cook 3 beans?", "What is the way to cook 3 beans"
+    near, far = (file.verifier.verify(asked, cached, 0.8, pair_score=score) for score in (5.0, -5.0))
+    assert near.probability > far.probability

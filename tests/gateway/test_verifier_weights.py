@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from embeddings.pair_encoder import PairEncoder
+from gateway.conversation_weights import read_conversations_file, shipped_conversations
 from gateway.verifier_corpus import FILES
 from gateway.verifier_training import PROBES
 from gateway.verifier_weights import read_verifier, shipped, write_weights
@@ -24,7 +27,8 @@ def test_a_file_comes_back_as_it_was_written(tmp_path: Path) -> None:
         tmp_path / "again.json",
         original.first,
         original.about,
-        second=original.second,
+        blend=original.blend,
+        encoder="pair-encoder" if original.encoder else "",
         counts=original.counts,
     )
     assert (tmp_path / "again.json").read_bytes() == shipped().read_bytes()
@@ -36,10 +40,25 @@ def test_the_shipped_file_fits_the_features_and_says_what_it_is_of() -> None:
     assert found.first.features_version == PAIR_FEATURES_VERSION
     assert found.first.features == tuple(PAIR_FEATURES)
     assert found.verifier.space.startswith("multilingual-e5-small-int8-")
-    assert [file["name"] for file in found.about["data"]] == [f"{name}.jsonl.gz" for name in FILES]
+    names = [file["name"] for file in found.about["data"]]
+    assert names[: len(FILES)] == [f"{name}.jsonl.gz" for name in FILES]
+    assert all(name.startswith(("en-", "ko-")) for name in names[len(FILES) :])
     assert all(len(file["sha256"]) == 64 for file in found.about["data"])
     assert set(found.about["versions"]) == {"python", "numpy", "scikit-learn", "features"}
     assert shipped().stat().st_size < 1_000_000
+    assert found.counts is not None
+    assert sum(found.counts.right) > 1000
+
+
+def test_the_cross_encoder_beside_it_is_the_one_it_was_fitted_to_and_small_enough_to_ship() -> None:
+    found = read_verifier(shipped())
+    assert found.encoder is not None
+    assert found.blend is not None
+    with closing(PairEncoder.open(found.encoder, "cpu")) as encoder:
+        assert encoder.identity == found.blend.encoder
+    assert sum(path.stat().st_size for path in found.encoder.iterdir()) < 40_000_000
+    talks = read_conversations_file(shipped_conversations())
+    assert talks.weights.encoder == found.blend.encoder
 
 
 def test_the_features_are_those_the_shipped_file_was_trained_on() -> None:
@@ -51,7 +70,7 @@ def test_the_features_are_those_the_shipped_file_was_trained_on() -> None:
 def test_the_shipped_file_holds_no_question() -> None:
     # Quora's text must not be shipped: beside the names of data sets there are numbers only.
     about = read_verifier(shipped()).about
-    assert set(about) == {"space", "seed", "data", "versions", "rows", "probes", "held_out"}
+    assert set(about) == {"space", "seed", "data", "versions", "rows", "outcomes", "probes", "held_out"}
     assert "?" not in shipped().read_text(encoding="utf-8")
 
 
