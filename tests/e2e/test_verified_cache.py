@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def ask(server: Server, *messages: dict[str, str], **fields: Any) -> httpx.Response:
-    body = {"model": "small", "messages": list(messages), "max_tokens": 8, **fields}
+    body = {"model": "small", "messages": list(messages), "max_tokens": 80, **fields}
     response = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120.0)
     assert response.status_code == 200, response.text
     return response
