@@ -100,7 +100,8 @@ def latency(result: Result) -> str:
             f"{kind['cpu_ratio']:.2f}",
         ]
         for name, shown in names.items()
-        for kind in [result["kinds"][name]]
+        for kind in [result["kinds"].get(name)]
+        if kind is not None
     ]
     return markdown(["Request", "p50 ms", "p95 ms", "p99 ms", "CPU µs", "× bare"], rows)
 

@@ -83,7 +83,7 @@ class CachePolicySettings(Section):
     """`verifier` names a file of weights, or those that are shipped; `judge` a model that says whether two
     answers agree where nothing cheaper can tell."""
 
-    kind: Literal["exact", "static", "bounded"] = "bounded"
+    kind: Literal["exact", "static", "bounded"] = "static"
     max_error_rate: float = Field(default=0.01, ge=0.0, lt=1.0)
     min_similarity: Cosine | Literal["auto"] = "auto"
     verify_share: Share = 0.02

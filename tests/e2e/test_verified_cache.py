@@ -12,6 +12,14 @@ from tests.servers import Server, serving
 
 pytestmark = pytest.mark.model
 
+# So free a bound that a near rewording is served at once: with less, other requests must have paid for it.
+CONFIG = """\
+[cache.policy]
+kind = "bounded"
+max_error_rate = 0.1
+verify_share = 0.0
+explore_share = 0.0
+"""
 TALK = [
     {"role": "user", "content": "I lost my debit card."},
     {"role": "assistant", "content": "I am sorry. Shall I block it?"},
@@ -20,7 +28,9 @@ TALK = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("verified")) as running:
+    home = tmp_path_factory.mktemp("verified")
+    (home / "config.toml").write_text(CONFIG, "utf-8")
+    with serving(home) as running:
         yield running
 
 
@@ -36,15 +46,15 @@ def question(text: str) -> dict[str, str]:
 
 
 def test_a_rewording_is_served_at_once_and_a_trap_never(server: Server) -> None:
-    ask(server, question("How do I enable two-factor authentication?"))
-    hit = ask(server, question("how can I enable two-factor authentication"))
-    assert hit.headers["x-lockgate-cache"] == "hit-semantic"
-    assert hit.headers["x-lockgate-reason"].startswith("risk 0.00")
-    assert float(hit.headers["x-lockgate-confidence"]) > 0.99
+    ask(server, question("What is the capital of France?"))
+    hit = ask(server, question("Hi, what is the capital of France?"))
+    assert hit.headers["x-lockgate-cache"] == "hit-semantic", hit.headers["x-lockgate-reason"]
+    assert hit.headers["x-lockgate-reason"].startswith("risk 0.0")
+    assert float(hit.headers["x-lockgate-confidence"]) > 0.9
     for trap in (
-        "How do I disable two-factor authentication?",
-        "How do I enable two-factor authentication for 5 users?",
-        "Why do I enable two-factor authentication?",
+        "What is the capital of Germany?",
+        "What was the capital of France in 1941?",
+        "Why is there a capital of France?",
     ):
         miss = ask(server, question(trap))
         assert miss.headers["x-lockgate-cache"] == "miss", trap
