@@ -20,7 +20,6 @@ from pathlib import Path
 
 import platformdirs
 
-
 CHECKSUMS = "checksums.json"
 
 
