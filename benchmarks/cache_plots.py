@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    result = json.loads((report.RESULTS / "cache_policies.json").read_text("utf-8"))
+    result = json.loads((report.RESULTS / "cache_policies.json").read_text("utf-8"))["results"]
     draw(result, OUT)
     print(json.dumps({"files": [str(OUT)]}) if options.json else OUT)
 
