@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from backends.batched.backend import BatchedBackend
 from backends.batched.config import BatchedConfig
@@ -140,24 +139,7 @@ class _Starting:
         secret = await store.secret()
         degradation = self._degradation
         catalog, resilience = await self._catalog(engine, backends)
-        policy, encoder = parts.cache_policy(settings, engine.space if engine else None)
-        if why := parts.why_exact(settings, engine.space if engine else None):
-            self._announce("policy", why)
-        scorer = await self._open_pair_encoder(encoder)
-        lookup = CacheLookup(
-            settings=settings.cache,
-            cache=cache,
-            embed=engine.encode if engine else None,
-            space=engine.space if engine else None,
-            policy=policy,
-            rules=parts.sharing_rules(settings.cache),
-            secret=secret,
-            deadline_s=settings.embeddings.deadline_ms / 1000,
-            degradation=degradation,
-            clock=self._clock,
-            score_pairs=scorer.score if scorer else None,
-            conversations=isinstance(policy, BoundedPolicy) and policy.judges_conversations,
-        )
+        policy, lookup = await self._lookup(cache, engine, secret)
         generation = Generation(
             dialects=parts.dialects(),
             attempts=Attempts(resilience),
@@ -193,13 +175,37 @@ class _Starting:
             close=self.close,
         )
 
-    async def _open_pair_encoder(self, folder: Path | None) -> PairThread | None:
-        if folder is None:
+    async def _lookup(
+        self, cache: SemanticCache | None, engine: EngineThread | None, secret: bytes
+    ) -> tuple[CachePolicy, CacheLookup]:
+        """The cache policy, and the look-up that asks it."""
+        settings = self._settings
+        space = engine.space if engine else None
+        policy, encoder = parts.cache_policy(settings, space)
+        if why := parts.why_exact(settings, space):
+            self._announce("policy", why)
+        scorer = await self._open_pair_encoder(encoder)
+        return policy, CacheLookup(
+            settings=settings.cache,
+            cache=cache,
+            embed=engine.encode if engine else None,
+            space=space,
+            policy=policy,
+            rules=parts.sharing_rules(settings.cache),
+            secret=secret,
+            deadline_s=settings.embeddings.deadline_ms / 1000,
+            degradation=self._degradation,
+            clock=self._clock,
+            score_pairs=scorer.score if scorer else None,
+            conversations=isinstance(policy, BoundedPolicy) and policy.judges_conversations,
+        )
+
+    async def _open_pair_encoder(self, wanted: parts.WantedEncoder | None) -> PairThread | None:
+        if wanted is None:
             return None
         began = time.perf_counter()
         threads = self._settings.embeddings.threads
-        # On a CPU: what was calibrated on its scores does not hold for those of a GPU.
-        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, folder, "cpu", threads))
+        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, wanted, threads))
 
         async def close() -> None:
             await asyncio.to_thread(thread.close)

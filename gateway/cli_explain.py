@@ -52,15 +52,15 @@ def _explained(asked: str, cached: str, settings: Any) -> dict[str, Any]:
         encoding = embedder.encode([asked, cached])
         space = embedder.space
     similarity = float(encoding.vectors[0] @ encoding.vectors[1])
-    policy, folder = parts.cache_policy(settings, space)
+    policy, encoder = parts.cache_policy(settings, space)
     identity = Identity(exact_key=b"", partition=b"", text=asked)
     candidate = Candidate(entry_id=1, similarity=similarity, text=cached, created_at=0.0)
     found: dict[str, Any] = {"policy": settings.cache.policy.kind, "space": space, "similarity": similarity}
     if bool(encoding.truncated.any()):
         return {**found, "serve": False, "reason": "a question is longer than the embedder's window"}
     pair_score = None
-    if folder is not None and policy.undecided(identity, [candidate]):
-        with closing(parts.pair_encoder(folder, "cpu", settings.embeddings.threads)) as scorer:
+    if encoder is not None and policy.undecided(identity, [candidate]):
+        with closing(parts.pair_encoder(encoder, settings.embeddings.threads)) as scorer:
             scores = scorer.score([(asked, cached)])
         pair_score = None if scores.truncated[0] else float(scores.logits[0])
     candidate = Candidate(

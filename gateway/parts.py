@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
+
 from backends.anthropic import AnthropicBackend
 from backends.http_backend import HttpBackend, Timeouts
 from backends.openai import OpenAIBackend
-from embeddings.onnx_session import Device
 from embeddings.pair_thread import PairScorer
-from embeddings.protocols import AnswerStore, Embedder
+from embeddings.protocols import AnswerStore, Embedder, EmbedderError
 from gateway.attempts import Resilience
 from gateway.config_problems import ConfigError, Problem
 from gateway.conversation_weights import read_conversations_file, shipped_conversations
@@ -132,8 +133,15 @@ def embedder(settings: Settings) -> Embedder:
     return OnnxEmbedder.open(wanted.model, "cpu" if shipped else wanted.device, wanted.threads)
 
 
-def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, Path | None]:
-    """The policy, and the folder of the cross-encoder that it would ask. Raises ConfigError."""
+class WantedEncoder(msgspec.Struct, frozen=True, kw_only=True):
+    """The cross-encoder that a verifier was fitted to: where it lies, and which it is."""
+
+    folder: Path
+    identity: str
+
+
+def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, WantedEncoder | None]:
+    """The policy, and the cross-encoder that it would ask. Raises ConfigError."""
     wanted = settings.cache.policy
     if space is None or not semantic(settings):
         return ExactPolicy(), None
@@ -159,7 +167,9 @@ def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, Pa
         counts=file.counts,
         explore_share=wanted.explore_share,
     )
-    return policy, file.encoder
+    if file.encoder is None or file.blend is None:
+        return policy, None
+    return policy, WantedEncoder(folder=file.encoder, identity=file.blend.encoder)
 
 
 def why_exact(settings: Settings, space: str | None) -> str:
@@ -190,11 +200,19 @@ def _conversations(
     return ConversationVerifier(file.weights, space), file.counts
 
 
-def pair_encoder(folder: Path, device: Device, threads: int) -> PairScorer:
-    """Raises EmbedderError."""
+def pair_encoder(wanted: WantedEncoder, threads: int) -> PairScorer:
+    """On a CPU: what was calibrated on its scores does not hold for those of a GPU. Raises EmbedderError, for
+    another one than the verifier's too."""
     from embeddings.pair_encoder import PairEncoder
 
-    return PairEncoder.open(folder, device, threads)
+    found = PairEncoder.open(wanted.folder, "cpu", threads)
+    if found.identity != wanted.identity:
+        found.close()
+        raise EmbedderError(
+            f"{wanted.folder} holds the cross-encoder {found.identity}, but the verifier was fitted to "
+            f"{wanted.identity}: train the verifier again (lockgate verifier train), or put that one there"
+        )
+    return found
 
 
 def policy_state_path(settings: CacheSettings) -> Path | None:

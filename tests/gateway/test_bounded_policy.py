@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from embeddings.protocols import EmbedderError
+from gateway import parts
 from gateway.config_problems import ConfigError
 from gateway.policy_state import PolicyStateFile
-from gateway.verifier_weights import write_weights
+from gateway.verifier_weights import read_verifier, shipped, write_weights
 from policies.bounded import BoundedPolicy
 from policies.calibration_curve import STEPS, Counts, step
 from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION
@@ -186,8 +188,6 @@ async def test_what_was_learnt_survives_a_restart_and_not_another_cache(tmp_path
 
 
 def weights_of(tmp_path: Path) -> VerifierWeights:
-    from gateway.verifier_weights import read_verifier
-
     return read_verifier(tmp_path / "verifier.json").first
 
 
@@ -205,3 +205,11 @@ async def test_a_judge_that_is_no_model_is_refused_by_name() -> None:
         async with running(cache={"store": "memory", "policy": {"judge": "nobody"}}):
             pass
     assert "cache.policy.judge" in str(caught.value)
+
+
+def test_another_cross_encoder_than_the_verifiers_is_refused_by_name() -> None:
+    found = read_verifier(shipped())
+    assert found.encoder is not None
+    other = parts.WantedEncoder(folder=found.encoder, identity="another/cpu")
+    with pytest.raises(EmbedderError, match="the verifier was fitted to another/cpu"):
+        parts.pair_encoder(other, 1)
