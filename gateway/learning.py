@@ -102,7 +102,7 @@ class Learner:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-        await self._save()
+        await self._save(closing=True)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         if len(self._running) >= MAX_RUNNING:
@@ -182,11 +182,11 @@ class Learner:
         self._saving = None
         await self._save()
 
-    async def _save(self) -> None:
+    async def _save(self, *, closing: bool = False) -> None:
         if self._state is None:
             return
         try:
-            await asyncio.to_thread(self._state.save, self._policy.state())
+            await asyncio.to_thread(self._state.save, self._policy.state(closing=closing))
         except OSError as error:
             self._log.warning("policy_state_not_saved", detail=error.strerror)
 

@@ -25,11 +25,13 @@ MAX_RISK = 0.25
 
 
 class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
-    """What was learnt. It belongs to one verifier: to the weights as to the space."""
+    """What was learnt. It belongs to one verifier: to the weights as to the space. `balance`: of the account,
+    where it has been closed; 0 while it is in use, lest what was spent since be spent again."""
 
     verifier: str
     counts: Counts
     conversation_counts: Counts | None = None
+    balance: float = 0.0
     drift: DriftState
     evidence: Mapping[int, tuple[Outcome, ...]]
 
@@ -181,10 +183,11 @@ class BoundedPolicy:
         """Empty unless outcomes contradict the calibration; then what was seen and what is done."""
         return self._drift.notice()
 
-    def state(self) -> PolicyState:
-        """All but the account, which a restart begins anew, at nothing."""
+    def state(self, *, closing: bool = False) -> PolicyState:
+        """`closing`: nothing is judged from now on, and the account goes along."""
         return PolicyState(
             verifier=self._identity,
+            balance=self._budget.balance if closing else 0.0,
             counts=self._questions.curve.counts,
             conversation_counts=None if self._conversations is None else self._conversations.curve.counts,
             drift=self._drift.state,
@@ -198,6 +201,7 @@ class BoundedPolicy:
         self._questions.curve = CalibrationCurve(state.counts, prior=float("inf"))
         if self._conversations is not None and state.conversation_counts is not None:
             self._conversations.curve = CalibrationCurve(state.conversation_counts, prior=float("inf"))
+        self._budget.pay_back(state.balance)
         self._drift.state = state.drift
         self._evidence.restore(state.evidence)
 

@@ -40,6 +40,10 @@ class RiskBudget:
         """What one request allows: at most `rate`."""
         self._balance = min(self.capacity, self._balance + min(allowance, self.rate))
 
+    def pay_back(self, balance: float) -> None:
+        """What an account had that was closed before."""
+        self._balance = min(self.capacity, self._balance + max(0.0, balance))
+
     def covers(self, risk: float) -> bool:
         return risk <= self._balance and risk <= self.threshold
 

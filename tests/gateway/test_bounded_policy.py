@@ -177,8 +177,10 @@ async def test_what_was_learnt_survives_a_restart_and_not_another_cache(tmp_path
     path = tmp_path / "c.db.policy"
     kept = json.loads(path.read_bytes())
     assert kept["state"]["evidence"] == {"1": [[pytest.approx(SURE), False]]}
+    assert kept["state"]["balance"] > 0  # stopped in order: the account goes along
     assert path.stat().st_mode & 0o777 == 0o600
     async with bounded(tmp_path, store="sqlite", max_error_rate=0.05) as test:
+        assert json.loads(path.read_bytes())["state"]["balance"] == 0  # in use: after a kill it begins anew
         again = await test.ask("sky which thing makes it blue?")
         assert again.headers["x-lockgate-entry"] == "2"  # entry 1 is known to be wrong for such questions
     other = BoundedPolicy(

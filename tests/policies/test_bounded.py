@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from policies.bounded import MAX_RISK, BoundedPolicy, PolicyState
+from policies.bounded import MAX_RISK, SPENT, BoundedPolicy, PolicyState
 from policies.calibration_curve import STEPS, Counts
 from policies.contrast import SAME_VECTOR
 from policies.types import Candidate, Observation
@@ -308,3 +308,17 @@ def test_a_verifier_that_says_nonsense_serves_nothing() -> None:
     one = BoundedPolicy(FakeNonsense(), max_error_rate=0.2, random=Random(0).random)
     for _ in range(500):
         assert one.judge(IDENTITY, [candidate(SURE)], NOW).candidate is None
+
+
+def test_an_account_that_was_closed_goes_on_and_one_in_use_does_not() -> None:
+    before = policy()
+    for _ in range(100):
+        before.judge(IDENTITY, [], NOW)
+    assert before.state().balance == 0.0
+    closed = before.state(closing=True)
+    assert closed.balance == pytest.approx(100 * SPENT * before.max_error_rate)
+    after = policy()
+    after.restore(closed)
+    assert after.state(closing=True).balance == pytest.approx(closed.balance)
+    after.restore(msgspec.structs.replace(closed, balance=1e9))
+    assert after.state(closing=True).balance <= 1000 * SPENT * before.max_error_rate + MAX_RISK
