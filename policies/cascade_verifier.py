@@ -4,6 +4,7 @@ those that these leave open."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from policies.tree_ensemble import FloatArray
 from policies.tree_verifier import TreeVerifier, VerifierWeightsError, check_calibration
 from policies.types import Verification
 
+_PAIRS_KEPT: Final = 128
 _LIKELY: Final = 0.0  # log-odds above which the cross-encoder calls two questions the same
 
 
@@ -50,6 +52,8 @@ class CascadeVerifier:
         check_calibration(blend.raw, blend.probability)
         self.first = first
         self.blend = blend
+        # A pair is looked at twice: before its score is asked for, and with it.
+        self._looked = lru_cache(maxsize=_PAIRS_KEPT)(self._look)
 
     @property
     def space(self) -> str:
@@ -74,7 +78,7 @@ class CascadeVerifier:
     def verify(
         self, asked: str, cached: str, similarity: float, pair_score: float | None = None
     ) -> Verification:
-        raw, said = self.first.of_features(pair_features(asked, cached, similarity))
+        raw, said = self._looked(asked, cached, similarity)
         if not self.blend.grey[0] <= said.probability <= self.blend.grey[1]:
             return said
         if pair_score is None:
@@ -86,3 +90,6 @@ class CascadeVerifier:
             stage="cross-encoder",
             spoke=(*said.spoke, f"{read} {pair_score:+.1f}"),
         )
+
+    def _look(self, asked: str, cached: str, similarity: float) -> tuple[float, Verification]:
+        return self.first.of_features(pair_features(asked, cached, similarity))
