@@ -86,8 +86,11 @@ class _Graph:
 
         mask = self._node("Cast", ["attention_mask"], "mask", to=TensorProto.INT32)
         state = self._embed()
-        for i, layer in enumerate(self._weights.layers):
+        *layers, last = self._weights.layers
+        for i, layer in enumerate(layers):
             state = self._layer(state, mask, layer, f"layer{i}.")
+        first_only = isinstance(self._end, PairHead)  # all that the head reads
+        state = self._layer(state, mask, last, f"layer{len(layers)}.", first_only=first_only)
         if isinstance(self._end, PairHead):
             self._score(state, self._end)
             shape: tuple[str, list[Any]] = ("logit", ["batch"])
@@ -154,8 +157,13 @@ class _Graph:
             quantize_axis=1,
         )
 
-    def _layer(self, state: str, mask: str, layer: EncoderLayer, at: str) -> str:
+    def _layer(self, state: str, mask: str, layer: EncoderLayer, at: str, *, first_only: bool = False) -> str:
+        """`first_only`: its output has the first token only, which has attended to all of them."""
         attended = self._attention(state, mask, layer, at + "attention")
+        if first_only:
+            first = self._tensor("first_token", np.zeros(1, np.int64))
+            attended = self._node("Gather", [attended, first], at + "first_attended", axis=1)
+            state = self._node("Gather", [state, first], at + "first_state", axis=1)
         attended = self._linear(attended, layer.attention_output, at + "attention_output")
         state = self._add_norm(attended, state, layer.attention_norm, at + "attention_norm")
         inner = self._linear(state, layer.intermediate, at + "intermediate", _OUTLIERS)
