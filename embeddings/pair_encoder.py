@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -43,18 +44,27 @@ class PairScores:
     truncated: npt.NDArray[np.bool_]
 
 
+class _About(msgspec.Struct, frozen=True, kw_only=True):
+    """What the reader needs of about.json. `sha256`: of each of the other files."""
+
+    max_tokens: Annotated[int, msgspec.Meta(gt=_SPECIAL)]
+    bos: Annotated[int, msgspec.Meta(ge=0)]
+    eos: Annotated[int, msgspec.Meta(ge=0)]
+    sha256: dict[str, str]
+
+
 class PairEncoder:
     """Implements PairScorer. One session; safe to call from one thread at a time."""
 
-    def __init__(self, session: InferenceSession, tokenizer: Tokenizer, about: Mapping[str, Any]) -> None:
-        self.identity = f"{about['sha256']['model.onnx'][:16]}/{'cuda' if on_cuda(session) else 'cpu'}"
-        self.max_tokens = int(about["max_tokens"])
+    def __init__(self, session: InferenceSession, tokenizer: Tokenizer, about: _About) -> None:
+        self.identity = f"{about.sha256['model.onnx'][:16]}/{'cuda' if on_cuda(session) else 'cpu'}"
+        self.max_tokens = about.max_tokens
         self._session: InferenceSession | None = session
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True  # a text that spells a special token is text
         self._tokenizer = tokenizer
-        self._bos, self._eos = int(about["bos"]), int(about["eos"])
+        self._bos, self._eos = about.bos, about.eos
 
     @classmethod
     def open(cls, folder: Path, device: Device = "auto", threads: int = 1) -> Self:
@@ -136,26 +146,29 @@ def write_pair_encoder(
     (folder / "about.json").write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", "utf-8")
 
 
-def _about(folder: Path) -> Mapping[str, Any]:
+def _about(folder: Path) -> _About:
+    """Of a folder whose other files are those that it tells of."""
     path = folder / "about.json"
     try:
-        about = json.loads(path.read_bytes())
-        found = about["format"]
-        hashes = {name: about["sha256"][name] for name in _FILES}
+        content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        if content.get("format") != FORMAT:
+            raise EmbedderError(f"{path}: format {content.get('format')}, expected {FORMAT}")
+        about = msgspec.convert(content, _About)
     except OSError as error:
         raise EmbedderError(f"the cross-encoder's {path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise EmbedderError(f"{path} does not describe a cross-encoder: {type(error).__name__}") from error
-    if found != FORMAT:
-        raise EmbedderError(f"{path}: format {found}, expected {FORMAT}")
-    for name, told in hashes.items():
+    except ValueError as error:  # msgspec's errors are of this kind
+        raise EmbedderError(f"{path} does not describe a cross-encoder: {error}") from error
+    for name in _FILES:
         try:
-            same = _sha256(folder / name) == told
+            same = _sha256(folder / name) == about.sha256.get(name)
         except OSError as error:
             raise EmbedderError(f"{folder / name} cannot be read: {error.strerror}") from error
         if not same:
-            raise EmbedderError(f"{folder / name} is damaged: it is not the file that about.json tells of")
-    return about  # type: ignore[no-any-return]
+            raise EmbedderError(
+                f"{folder / name} is damaged: it is not the file that about.json tells of; "
+                "copy the whole folder again, or install again what it came with"
+            )
+    return about
 
 
 def _tokenizer(path: Path) -> Tokenizer:

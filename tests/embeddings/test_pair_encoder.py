@@ -94,6 +94,16 @@ def test_float32_is_the_model_and_eight_bits_are_near_it(bert: Path) -> None:
     assert run(bert_onnx.build_int8(weights, head(), IDS), IDS) == pytest.approx(exact, abs=0.15)
 
 
+def test_eight_bits_put_pairs_in_the_order_of_the_model(bert: Path) -> None:
+    rng = np.random.default_rng(3)
+    words = [rng.integers(4, 19, (2, rng.integers(1, 9))).tolist() for _ in range(96)]
+    rows = [[BOS, *a, EOS, EOS, *b, EOS] for a, b in words]
+    weights = bert_weights.read_safetensors(bert)
+    exact = run(bert_onnx.build_fp32(weights, head()), rows)
+    near = run(bert_onnx.build_int8(weights, head(), rows[:32]), rows)
+    assert np.corrcoef(exact, near)[0, 1] > 0.98
+
+
 def test_two_texts_are_read_as_one_sequence(bert: Path, folder: Path) -> None:
     encoder = PairEncoder.open(folder, "cpu")
     scores = encoder.score(PAIRS[:2])
@@ -143,6 +153,21 @@ def test_a_folder_that_is_damaged_is_refused_by_name(
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     damage(copy)
     with pytest.raises(EmbedderError, match=said):
+        PairEncoder.open(copy, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("bos", None), ("max_tokens", "many"), ("max_tokens", 4), ("sha256", ["model.onnx"])]
+)
+def test_a_description_without_what_reading_needs_is_refused(
+    folder: Path, tmp_path: Path, field: str, value: Any
+) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    about = {**json.loads((copy / "about.json").read_text()), field: value}
+    (copy / "about.json").write_text(
+        json.dumps({key: each for key, each in about.items() if each is not None})
+    )
+    with pytest.raises(EmbedderError, match=f"does not describe a cross-encoder.*{field}"):
         PairEncoder.open(copy, "cpu")
 
 
