@@ -45,6 +45,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import report
 from benchmarks.cache_policies import DATA, STREAMS, Stream, Tally, summary
+from benchmarks.peer_job import Messages, message
 from benchmarks.peers import INSTALL_LIMIT_S, Peer, Unavailable, install
 from benchmarks.processes import CommandFailed, finish, last_line
 from embeddings.onnx_embedder import OnnxEmbedder
@@ -94,16 +95,12 @@ print(json.dumps(told))
 class Pair(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A text or the messages of a conversation, and whether one answer serves both."""
 
-    cached: str | list[dict[str, str]]
-    asked: str | list[dict[str, str]]
+    cached: str | Messages
+    asked: str | Messages
     same: bool
 
-    def messages(self) -> list[list[dict[str, str]]]:
-        return [_messages(self.cached), _messages(self.asked)]
-
-
-def _messages(asked: str | list[dict[str, str]]) -> list[dict[str, str]]:
-    return [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    def messages(self) -> list[Messages]:
+        return [message(side) if isinstance(side, str) else side for side in (self.cached, self.asked)]
 
 
 def installed(package: Peer, beside: Sequence[str] = (), *, may_install: bool) -> Path:

@@ -51,7 +51,10 @@ class Vectors:
         self.dimension = int(rows.shape[1])
 
     def __getitem__(self, text: str) -> npt.NDArray[np.float32]:
-        """Raises KeyError where the peer embeds another text than it said."""
+        """Raises KeyError where the peer embeds another text than it said; which one, it does not tell: some
+        are for evaluation only and are not to be printed."""
+        if text not in self._row:
+            raise KeyError("a text that the peer did not say it embeds")
         row: npt.NDArray[np.float32] = self._rows[self._row[text]]
         return row
 
