@@ -245,6 +245,26 @@ def cache_policies(result: Result) -> str:
     return f"{markdown(head, rows)}\n{below}\n"
 
 
+def cache_peers(result: Result) -> str:
+    names = {"qqp": "QQP, English", "parakqc": "ParaKQC, Korean"}
+    head, rows = ["Cache (least cosine served)"], []
+    for name in result["streams"]:
+        head += [f"{names[name]}: hits", "wrong, of requests", "wrong, of hits", "CPU ms"]
+    head += ["fow-cache questions: served, traps served", "conversations: served, traps served"]
+    for peer, about in result["peers"].items():
+        cells = [f"{about['requirement']} ({about['threshold']:.2f})"]
+        for stream in result["streams"].values():
+            row = next(row for row in stream["rows"] if row["policy"] == peer)
+            cells += [f"{row['hit_rate']:.1%}", f"{row['error_rate']:.2%}"]
+            cells += [f"{row['error_rate_among_hits']:.1%}", f"{row['cpu_ms']:.1f}"]
+        for pairs in result["fow_cache"].values():
+            row = next(row for row in pairs if row["peer"] == peer)
+            cells.append(f"{row['served']:.1%}, {row['traps_served']:.1%}")
+        rows.append(cells)
+    missing = [f"{name}: not measured, {reason}.\n" for name, reason in result["unavailable"].items()]
+    return markdown(head, rows) + "\n".join(["", *missing])
+
+
 def verifier_quality(result: Result) -> str:
     sets = {"fow_cache": "fow-cache, questions", "hand_pairs": "written by hand, English and Korean"}
     names = {"cosine": "cosine alone", "features": "features", "cascade": "with the cross-encoder"}
@@ -273,6 +293,7 @@ def verifier_quality(result: Result) -> str:
 
 TABLES: dict[str, Callable[[Result], str]] = {
     "cache_policies": cache_policies,
+    "cache_peers": cache_peers,
     "verifier_quality": verifier_quality,
     "cache_quality": cache_quality,
     "routing": routing,
