@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from embeddings.protocols import EmbedderError
+
 TextPair = tuple[str, str]
 
 
@@ -35,8 +37,14 @@ class PairThread:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lockgate-verifier")
 
     async def score(self, pairs: Sequence[TextPair]) -> list[float | None]:
-        """Log-odds of each pair; None where it is longer than the window. Raises EmbedderError."""
-        scores = await asyncio.get_running_loop().run_in_executor(self._thread, self._scorer.score, pairs)
+        """Log-odds of each pair; None where it is longer than the window. Raises EmbedderError, whatever it
+        was that failed."""
+        try:
+            scores = await asyncio.get_running_loop().run_in_executor(self._thread, self._scorer.score, pairs)
+        except EmbedderError:
+            raise
+        except Exception as error:  # the thread's edge; a foreign message may quote the texts
+            raise EmbedderError(f"reading pairs failed ({type(error).__name__})") from error
         return [
             None if cut else logit
             for logit, cut in zip(scores.logits.tolist(), scores.truncated, strict=True)

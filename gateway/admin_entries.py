@@ -38,6 +38,7 @@ from gateway.lookup import MAX_EMBEDDED_CHARACTERS
 from gateway.served import KEPT, Served
 from gateway.similarity import min_similarity
 from gateway.wire.validation import field_error
+from policies.conversation import shown
 from policies.identity import request_of
 
 REMOVED_AT_ONCE = 1000
@@ -166,7 +167,7 @@ def _told(entry: Entry, use: EntryUse, now: float) -> dict[str, Any]:
         "model": entry.model,
         "answered_by": answer.model,
         "tags": entry.tags,
-        "text": entry.text,
+        "text": None if entry.text is None else shown(entry.text),
         "semantic": entry.vector is not None,
         "created_at": answer.created_at,
         "expires_at": entry.expires_at,
@@ -201,7 +202,11 @@ async def _sample(
         found = await cache.inspect(entry_id, now)
         if found is not None:  # it may have gone meanwhile
             entry, _ = found
-            sample.append(MatchedEntry(id=entry_id, text=entry.text, similarity=similarity.get(entry_id)))
+            sample.append(
+                MatchedEntry(
+                    id=entry_id, text=entry.text and shown(entry.text), similarity=similarity.get(entry_id)
+                )
+            )
     return sample
 
 

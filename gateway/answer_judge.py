@@ -22,6 +22,8 @@ Ask = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Generates the answer to a chat completion body. Raises RequestError."""
 Embed = Callable[[str], Awaitable[EncodedText]]
 
+MEASURED_FOR: Final = "multilingual-e5-small"
+"""What the spaces begin with in which `policies.answer_comparison` knows what a cosine means."""
 _LONGEST: Final = 20_000  # characters of an answer that is embedded or shown to a model
 _PROMPT: Final = """\
 Two assistants answered the same request. Would a user be equally well served by either answer? They must
@@ -42,11 +44,11 @@ _SAID: Final = re.compile(r"\b(same|different)\b", re.IGNORECASE)
 
 
 class AnswerJudge:
-    """`embed` gives vectors of the default embedder's scale; None: none are compared. `ask` asks the model
-    that judges; None: what is left open stays open."""
+    """`embed` gives vectors in `space`; those of another embedder than MEASURED_FOR are not compared. `ask`
+    asks the model that judges; None: what is left open stays open."""
 
-    def __init__(self, embed: Embed | None, ask: Ask | None = None) -> None:
-        self._embed = embed
+    def __init__(self, embed: Embed | None, space: str | None, ask: Ask | None = None) -> None:
+        self._embed = embed if space is not None and space.startswith(MEASURED_FOR) else None
         self._ask = ask
 
     async def agree(self, asked: str, fresh: Mapping[str, Any], kept: Mapping[str, Any]) -> bool | None:

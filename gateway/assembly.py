@@ -230,16 +230,12 @@ class _Starting:
         state = None if path is None else PolicyStateFile(path, secret)
         if state is not None and state.restore(policy):
             self._announce("policy", f"what was learnt before: {path}")
-            try:
-                state.save(policy.state())  # without the account: it is in use from now on
-            except OSError as error:
-                self._announce("policy", f"what is learnt cannot be kept: {path}: {error.strerror}")
         ask = None if settings.policy.judge is None else asked_of(catalog, generation, settings.policy.judge)
         learner = Learner(
             policy=policy,
             cache=cache,
             generation=generation,
-            judge=AnswerJudge(cache.embed, ask),
+            judge=AnswerJudge(cache.embed, cache.space, ask),
             metrics=self._metrics,
             verify_share=settings.policy.verify_share,
             clock=self._clock,

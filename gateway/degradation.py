@@ -22,7 +22,8 @@ class Degradation:
         self._log = structlog.get_logger("lockgate")
 
     def note(self, part: str, detail: str) -> None:
-        """`part`: embedder, index, store, ledger. Logged once a minute for each part, counted every time."""
+        """`part`: embedder, index, verifier, store, ledger. Logged once a minute for each part, counted every
+        time."""
         self._metrics.cache.faults.labels(part).inc()
         if part not in self.current():
             self._log.warning("degraded", part=part, detail=detail)

@@ -65,6 +65,7 @@ class Learner:
         self._chance = chance
         self._running: set[asyncio.Task[None]] = set()
         self._saving: asyncio.Task[None] | None = None
+        self._one_save = asyncio.Lock()
         self._notice = ""
         self._log = structlog.get_logger("lockgate")
 
@@ -186,7 +187,8 @@ class Learner:
         if self._state is None:
             return
         try:
-            await asyncio.to_thread(self._state.save, self._policy.state(closing=closing))
+            async with self._one_save:  # two that write at once would spoil each other's file
+                await asyncio.to_thread(self._state.save, self._policy.state(closing=closing))
         except OSError as error:
             self._log.warning("policy_state_not_saved", detail=error.strerror)
 

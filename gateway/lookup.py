@@ -175,9 +175,13 @@ class CacheLookup:
         """What the policy says of answers that are not there yet."""
         if not candidates or identity.text is None or self._settings.policy.mode != "on":
             return Verdict(candidate=None, reason="nothing comparable is being answered")
-        return self._policy.judge(
-            identity, candidates, self._clock(), max_error_rate=request.max_error_rate, in_flight=True
-        )
+        try:
+            return self._policy.judge(
+                identity, candidates, self._clock(), max_error_rate=request.max_error_rate, in_flight=True
+            )
+        except Exception as error:  # noqa: BLE001 - as in `_judge`
+            self._degradation.note("verifier", f"the cache policy failed ({type(error).__name__})")
+            return Verdict(candidate=None, reason="the cache policy failed")
 
     def why_bypassed(self, request: Request) -> str:
         if self._cache is None:
@@ -260,14 +264,18 @@ class CacheLookup:
                 return Verdict(candidate=None, reason=f"what is cached is older than max-age={limit:g}")
             candidates = fresh
         with trace.stage("verify"):
-            candidates = await self._scored(identity, candidates)
-            return self._policy.judge(
-                identity,
-                candidates,
-                now,
-                max_error_rate=request.max_error_rate,
-                may_explore=not request.cache.only_if_cached,
-            )
+            try:
+                candidates = await self._scored(identity, candidates)
+                return self._policy.judge(
+                    identity,
+                    candidates,
+                    now,
+                    max_error_rate=request.max_error_rate,
+                    may_explore=not request.cache.only_if_cached,
+                )
+            except Exception as error:  # noqa: BLE001 - a policy that fails costs a hit, never a request
+                self._degradation.note("verifier", f"the cache policy failed ({type(error).__name__})")
+                return Verdict(candidate=None, reason="the cache policy failed")
 
     async def _scored(self, identity: Identity, candidates: list[Candidate]) -> list[Candidate]:
         """With a pair score where the policy wants one, if it comes in time."""

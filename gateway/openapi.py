@@ -144,7 +144,13 @@ def _api(
     if operation == "countMessageTokens":
         names.append("x-lockgate-estimated")
     else:
-        parameters += ["cache-control", "x-lockgate-route", "x-lockgate-tag", "x-lockgate-ttl-s"]
+        parameters += [
+            "cache-control",
+            "x-lockgate-route",
+            "x-lockgate-tag",
+            "x-lockgate-ttl-s",
+            "x-lockgate-max-error-rate",
+        ]
         names += OF_A_HIT
     if tag == "Anthropic":
         parameters.append("anthropic-version")

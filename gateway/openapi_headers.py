@@ -11,6 +11,10 @@ _TAG = "([A-Za-z0-9_.:/@+-]{1,64})?"
 _TAGS = f"^{_TAG}( *, *{_TAG}){{0,{MAX_TAGS - 1}}}$"
 
 HEADERS: Mapping[str, tuple[Schema, str]] = {
+    "x-lockgate-max-error-rate": (
+        {"type": "string", "pattern": r"^(0|1|0?\.[0-9]{1,9}|1\.0{1,9})$", "examples": ["0.001"]},
+        "Serve from the semantic cache at a risk no greater; it may only tighten the policy's.",
+    ),
     "x-request-id": ({"type": "string"}, "The client's own id where it is harmless, else a new one."),
     "request-id": ({"type": "string"}, "The same, where Anthropic's clients look for it."),
     "x-lockgate-cache": (
@@ -76,6 +80,10 @@ PARAMETERS: Mapping[str, tuple[Schema, str]] = {
     "x-lockgate-ttl-s": (
         {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["3600"]},
         "How many seconds the answer may be kept, at most; 0: not at all.",
+    ),
+    "x-lockgate-max-error-rate": (
+        {"type": "string", "pattern": r"^(0|1|0?\.[0-9]{1,9}|1\.0{1,9})$", "examples": ["0.001"]},
+        "Serve from the semantic cache at a risk no greater; it may only tighten the policy's.",
     ),
     "x-request-id": ({"type": "string"}, "The client's id for this request."),
     "traceparent": ({"type": "string"}, "Passed to the backend (W3C Trace Context)."),

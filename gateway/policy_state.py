@@ -33,19 +33,28 @@ class PolicyStateFile:
         self._log = structlog.get_logger("lockgate")
 
     def restore(self, policy: BoundedPolicy) -> bool:
-        """Whether there was something to restore."""
+        """Whether there was something to restore. The account is taken out of the file before it is given to
+        the policy: else a process that is killed would leave it there to be spent again."""
         try:
             kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
             if kept.format != _FORMAT or kept.cache != self._cache:
                 raise ValueError("it belongs to another cache or version")
-            policy.restore(kept.state)
+            left = msgspec.structs.replace(kept.state, balance=0.0)
+            policy.restore(kept.state if self._took_out(left) else left)
         except FileNotFoundError:
             return False
         except (OSError, ValueError, msgspec.DecodeError) as error:
             detail = error.strerror if isinstance(error, OSError) else str(error)
             self._log.warning("policy_state_unused", path=str(self._path), detail=detail)
             return False
-        self._saved = kept.state
+        return True
+
+    def _took_out(self, left: PolicyState) -> bool:
+        try:
+            self.save(left)
+        except OSError as error:
+            self._log.warning("policy_state_not_saved", path=str(self._path), detail=error.strerror)
+            return False
         return True
 
     def save(self, state: PolicyState) -> None:

@@ -124,7 +124,7 @@ class BoundedPolicy:
             if _guarded(identity, candidate):
                 continue
             said = side.verifier.verify(asked, candidate.text, candidate.similarity)
-            if side.curve.risk(said.probability) <= SPENT * self.max_error_rate:
+            if self._shared_risk(side, said) <= SPENT * self.max_error_rate:
                 return {}
             if said.open:
                 found.append((said.probability, candidate))
@@ -138,8 +138,8 @@ class BoundedPolicy:
         }
 
     def explain(self, identity: Identity, candidate: Candidate) -> dict[str, object]:
-        """What is thought of one candidate, in words and numbers, by the calibration alone: neither the state
-        of the budget nor what is known of the entry is looked at, and nothing is paid or learnt."""
+        """What is thought of one candidate, in words and numbers: neither the state of the budget nor what is
+        known of the entry is looked at, and nothing is paid or learnt."""
         side = self._side(identity.kind)
         if side is None:
             return {"serve": False, "reason": "there is no verifier of conversations"}
@@ -148,7 +148,7 @@ class BoundedPolicy:
         said = side.verifier.verify(
             identity.text or "", candidate.text, candidate.similarity, candidate.pair_score
         )
-        risk = side.curve.risk(said.probability)
+        risk = self._shared_risk(side, said)
         own, most = SPENT * self.max_error_rate, self._budget.max_risk
         if risk <= own:
             reason = f"at once: the risk is within {own:.4f}, what each request pays in"
@@ -204,6 +204,10 @@ class BoundedPolicy:
         self._budget.pay_back(state.balance)
         self._drift.state = state.drift
         self._evidence.restore(state.evidence)
+
+    def _shared_risk(self, side: _Side, said: Verification) -> float:
+        """Of any entry of which the verifier says this."""
+        return min(1.0, side.curve.risk(said.probability) * self._drift.factor)
 
     @property
     def _identity(self) -> str:

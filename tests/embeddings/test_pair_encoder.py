@@ -204,3 +204,21 @@ def test_on_a_gpu_the_shape_of_a_batch_changes_no_score(folder: Path) -> None:
     encoder = PairEncoder.open(folder, "cuda")
     alone = np.concatenate([encoder.score([pair]).logits for pair in PAIRS])
     assert encoder.score(PAIRS).logits == pytest.approx(alone, abs=1e-2)
+
+
+async def test_whatever_fails_on_the_thread_is_an_error_that_callers_know_and_quotes_no_text() -> None:
+    class FakeBrokenScorer:
+        identity = "broken"
+
+        def score(self, pairs: object) -> None:
+            raise RuntimeError(f"cannot read {pairs}")
+
+        def close(self) -> None:
+            """There is nothing to close."""
+
+    thread = PairThread(FakeBrokenScorer())
+    with pytest.raises(EmbedderError, match=r"^reading pairs failed \(RuntimeError\)$"):
+        await thread.score(PAIRS)
+    thread.close()
+    with pytest.raises(EmbedderError):
+        await thread.score(PAIRS)

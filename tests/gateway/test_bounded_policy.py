@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from gateway import parts
 from gateway.config_problems import ConfigError
 from gateway.policy_state import PolicyStateFile
 from gateway.verifier_weights import read_verifier, shipped, write_weights
-from policies.bounded import BoundedPolicy
+from policies.bounded import BoundedPolicy, PolicyState
 from policies.calibration_curve import STEPS, Counts, step
 from policies.pair_features import PAIR_FEATURES, PAIR_FEATURES_VERSION
 from policies.tree_ensemble import LEAF, TreeArrays
@@ -215,3 +217,74 @@ def test_another_cross_encoder_than_the_verifiers_is_refused_by_name() -> None:
     other = parts.WantedEncoder(folder=found.encoder, identity="another/cpu")
     with pytest.raises(EmbedderError, match="the verifier was fitted to another/cpu"):
         parts.pair_encoder(other, 1)
+
+
+async def test_an_account_that_cannot_be_taken_out_of_the_file_is_not_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bounded(tmp_path, store="sqlite", max_error_rate=0.05) as test:
+        await test.ask(ASKED)
+    kept = json.loads((tmp_path / "c.db.policy").read_bytes())
+    assert kept["state"]["balance"] > 0
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    async with bounded(tmp_path, store="sqlite", max_error_rate=0.05) as test:
+        assert policy_of(test).state(closing=True).balance == pytest.approx(kept["state"]["balance"])
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", full)
+        path = tmp_path / "verifier.json"
+        async with bounded(tmp_path, store="sqlite", max_error_rate=0.05, verifier=path) as test:
+            assert policy_of(test).state(closing=True).balance == 0.0
+    assert json.loads((tmp_path / "c.db.policy").read_bytes())["state"]["balance"] > 0
+
+
+def policy_of(test: Running) -> BoundedPolicy:
+    assert test.gateway.learner is not None
+    return test.gateway.learner._policy
+
+
+async def test_saves_do_not_overtake_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, most = 0, 0
+    save = PolicyStateFile.save
+
+    def slow(self: PolicyStateFile, state: PolicyState) -> None:
+        nonlocal writing, most
+        writing += 1
+        most = max(most, writing)
+        time.sleep(0.05)
+        save(self, state)
+        writing -= 1
+
+    async with bounded(tmp_path, store="sqlite", max_error_rate=0.05) as test:
+        await test.ask(ASKED)
+        monkeypatch.setattr(PolicyStateFile, "save", slow)
+        learner = test.gateway.learner
+        assert learner is not None
+        await asyncio.gather(learner._save(), learner._save(), learner._save(closing=True))
+    assert most == 1
+    assert json.loads((tmp_path / "c.db.policy").read_bytes())["state"]["balance"] > 0
+
+
+@pytest.mark.parametrize("broken", ["judge", "undecided"])
+async def test_a_policy_that_fails_costs_a_hit_and_never_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fail(*args: object, **options: object) -> None:
+        raise ZeroDivisionError("secret words of a question")
+
+    async with bounded(tmp_path, max_error_rate=0.05) as test:
+        await test.ask(ASKED)
+
+        async def score(pairs: object) -> list[float | None]:
+            return []
+
+        test.gateway.pipeline._lookup._score_pairs = score
+        monkeypatch.setattr(policy_of(test), broken, fail)
+        response = await test.ask(SAME)
+        assert (response.status_code, response.headers["x-lockgate-cache"]) == (200, "miss")
+        assert response.headers["x-lockgate-reason"] == "the cache policy failed"
+        ready = (await test.http.get("/health/ready")).text
+        assert "ZeroDivisionError" in ready
+        assert "secret words" not in ready

@@ -322,3 +322,9 @@ def test_an_account_that_was_closed_goes_on_and_one_in_use_does_not() -> None:
     assert after.state(closing=True).balance == pytest.approx(closed.balance)
     after.restore(msgspec.structs.replace(closed, balance=1e9))
     assert after.state(closing=True).balance <= 1000 * SPENT * before.max_error_rate + MAX_RISK
+
+
+def test_what_is_explained_is_what_a_fresh_policy_would_do() -> None:
+    one = policy()
+    told = one.explain(IDENTITY, candidate(SURE))
+    assert told["risk"] == pytest.approx(risk_of(one, SURE))
