@@ -37,7 +37,7 @@ from embeddings.onnx_embedder import OnnxEmbedder
 from embeddings.protocols import Embedder, Encoding
 from gateway import assembly
 from gateway.config import parse
-from gateway.generation import ClientContext
+from gateway.generating import ClientContext
 from gateway.trace import Trace
 from policies.types import Api, Request
 

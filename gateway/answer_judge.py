@@ -10,7 +10,8 @@ import numpy as np
 
 from embeddings.protocols import EncodedText
 from gateway.catalog import Catalog, Model
-from gateway.generation import ClientContext, Generation
+from gateway.generating import ClientContext
+from gateway.generation import Generation
 from gateway.ids import random_hex
 from gateway.lookup import Lookup
 from gateway.trace import Trace

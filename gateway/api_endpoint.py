@@ -6,7 +6,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.auth import Client
 from gateway.endpoint import JSON, Edge, Endpoint
-from gateway.generation import ClientContext
+from gateway.generating import ClientContext
 from gateway.http import cancelled_when_client_leaves, read_body, send_body, send_events
 from gateway.pipeline import Pipeline, Reply
 from gateway.repeated import RepeatedRequests

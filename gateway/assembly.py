@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from backends.batched.backend import BatchedBackend
-from backends.batched.config import BatchedConfig
 from backends.protocols import Backend
 from embeddings.engine_thread import EngineThread
-from embeddings.pair_thread import PairThread
-from embeddings.protocols import AnswerStore, Embedder, SemanticCache, StoreSize, VectorIndex
-from embeddings.semantic_cache import LocalSemanticCache
+from embeddings.protocols import Embedder, SemanticCache, StoreSize
 from gateway import parts
-from gateway.announcements import Announce, index_progress, route_lines
+from gateway.announcements import Announce, route_lines
 from gateway.answer_judge import AnswerJudge, asked_of
 from gateway.attempts import Attempts, Resilience
 from gateway.auth import Authenticator
 from gateway.catalog import Catalog, Model, catalog_of
+from gateway.chosen_policy import ChosenPolicy, chosen_policy
 from gateway.clock import SteadyClock
 from gateway.degradation import Degradation
 from gateway.embedding_backend import EmbeddingBackend
 from gateway.endpoint import Edge
 from gateway.generation import Generation
 from gateway.health import HealthBoard
-from gateway.housekeeping import Housekeeping
 from gateway.keys import key_ring
 from gateway.learning import Learner
-from gateway.ledger import Ledger, open_ledger
+from gateway.ledger import Ledger
 from gateway.limits import Limits
 from gateway.lookup import CacheLookup
 from gateway.metrics import Metrics
+from gateway.opening import Opening
 from gateway.pipeline import Pipeline
 from gateway.policy_state import PolicyStateFile
 from gateway.prices import FREE, PriceList, unknown_notice
@@ -40,9 +36,8 @@ from gateway.recorder import Recorder
 from gateway.request_headers import HeaderPolicy
 from gateway.request_log import NoRequestLog, RequestLog
 from gateway.served import ServedAnswers
-from gateway.settings import BatchedBackendSettings, Settings
+from gateway.settings import Settings
 from policies.bounded import BoundedPolicy
-from policies.protocols import CachePolicy
 
 NOTHING_STORED = StoreSize(entries=0, stored_bytes=0)
 
@@ -91,12 +86,12 @@ async def assemble(
     try:
         return await starting.gateway()
     except BaseException:
-        await starting.close()
+        await starting.opening.close()
         raise
 
 
 class _Starting:
-    """Collects what is open on the way, so that a failed start leaves nothing behind."""
+    """The parts on their way to a gateway."""
 
     def __init__(
         self,
@@ -114,32 +109,35 @@ class _Starting:
         self._metrics = Metrics()
         self._degradation = Degradation(self._metrics)
         self._clock = SteadyClock()
-        self._closers: list[Callable[[], Awaitable[None]]] = [self._flush_log]
+        self.opening = Opening(
+            settings, announce, metrics=self._metrics, degradation=self._degradation, clock=self._clock
+        )
+        self.opening.closes(self._flush_log)
 
     async def _flush_log(self) -> None:
         self._log.flush()
 
-    async def close(self) -> None:
-        while self._closers:
-            await self._closers.pop()()
-
     async def gateway(self) -> Gateway:
         settings = self._settings
         # The store first: it is quick, and a second process on the same file must stop here.
-        store = await self._open_store()
-        ledger = await self._open_ledger()
+        opening = self.opening
+        store = await opening.store()
+        ledger = await opening.ledger()
         try:
             async with asyncio.TaskGroup() as group:
-                engine_task = group.create_task(self._open_embedder())
-                backends_task = group.create_task(self._start_backends())
+                engine_task = group.create_task(opening.embedder(self._embedder))
+                backends_task = group.create_task(opening.backends(self._running))
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
         engine, backends = engine_task.result(), backends_task.result()
-        cache = await self._open_cache(store, engine)
+        cache = await opening.cache(store, engine)
         secret = await store.secret()
         degradation = self._degradation
         catalog, resilience = await self._catalog(engine, backends)
-        policy, lookup = await self._lookup(cache, engine, secret)
+        chosen = chosen_policy(settings, engine.space if engine else None)
+        if chosen.notice:
+            self._announce("policy", chosen.notice)
+        lookup = await self._lookup(chosen, cache, engine, secret)
         generation = Generation(
             dialects=parts.dialects(),
             attempts=Attempts(resilience),
@@ -150,7 +148,7 @@ class _Starting:
             clock=self._clock,
         )
         served = ServedAnswers()
-        learner = self._learner(policy, cache, generation, catalog, secret)
+        learner = self._learner(chosen.learns, cache, generation, catalog, secret)
         return Gateway(
             settings=settings,
             pipeline=Pipeline(
@@ -172,58 +170,39 @@ class _Starting:
             health=HealthBoard(backends, self._metrics),
             cache=cache,
             clock=self._clock,
-            close=self.close,
+            close=opening.close,
         )
 
     async def _lookup(
-        self, cache: SemanticCache | None, engine: EngineThread | None, secret: bytes
-    ) -> tuple[CachePolicy, CacheLookup]:
-        """The cache policy, and the look-up that asks it."""
+        self, chosen: ChosenPolicy, cache: SemanticCache | None, engine: EngineThread | None, secret: bytes
+    ) -> CacheLookup:
         settings = self._settings
-        space = engine.space if engine else None
-        policy, encoder = parts.cache_policy(settings, space)
-        if why := parts.why_exact(settings, space):
-            self._announce("policy", why)
-        scorer = await self._open_pair_encoder(encoder)
-        return policy, CacheLookup(
+        scorer = await self.opening.pair_encoder(chosen.encoder)
+        return CacheLookup(
             settings=settings.cache,
             cache=cache,
             embed=engine.encode if engine else None,
-            space=space,
-            policy=policy,
+            space=engine.space if engine else None,
+            policy=chosen.policy,
             rules=parts.sharing_rules(settings.cache),
             secret=secret,
             deadline_s=settings.embeddings.deadline_ms / 1000,
             degradation=self._degradation,
             clock=self._clock,
             score_pairs=scorer.score if scorer else None,
-            conversations=isinstance(policy, BoundedPolicy) and policy.judges_conversations,
+            conversations=chosen.compares_conversations,
         )
-
-    async def _open_pair_encoder(self, wanted: parts.WantedEncoder | None) -> PairThread | None:
-        if wanted is None:
-            return None
-        began = time.perf_counter()
-        threads = self._settings.embeddings.threads
-        thread = PairThread(await asyncio.to_thread(parts.pair_encoder, wanted, threads))
-
-        async def close() -> None:
-            await asyncio.to_thread(thread.close)
-
-        self._closers.append(close)
-        self._announce("verifier", f"{thread.identity} ({time.perf_counter() - began:.1f} s)")
-        return thread
 
     def _learner(
         self,
-        policy: CachePolicy,
+        policy: BoundedPolicy | None,
         cache: SemanticCache | None,
         generation: Generation,
         catalog: Catalog,
         secret: bytes,
     ) -> Learner | None:
         """Who teaches a policy that learns, what it had learnt before restored."""
-        if not isinstance(policy, BoundedPolicy) or cache is None:
+        if policy is None or cache is None:
             return None
         settings = self._settings.cache
         path = parts.policy_state_path(settings)
@@ -242,7 +221,7 @@ class _Starting:
             state=state,
         )
         generation.on_kept = learner.generated
-        self._closers.append(learner.aclose)
+        self.opening.closes(learner.aclose)
         return learner
 
     async def _catalog(
@@ -276,92 +255,3 @@ class _Starting:
             header_policy=HeaderPolicy(server.forward_headers),
             max_body_bytes=server.max_body_bytes,
         )
-
-    async def _open_store(self) -> AnswerStore:
-        cache = self._settings.cache
-        if not cache.enabled or cache.store == "memory":
-            from embeddings.memory_store import MemoryStore
-
-            store: AnswerStore = MemoryStore(cache.max_entries, cache.max_bytes)
-        else:
-            store = await asyncio.to_thread(parts.sqlite, cache)
-        self._closers.append(store.aclose)
-        return store
-
-    async def _open_ledger(self) -> Ledger:
-        loop = asyncio.get_running_loop()
-
-        def on_fault(detail: str) -> None:  # on the ledger's thread
-            loop.call_soon_threadsafe(self._degradation.note, "ledger", detail)
-
-        ledger = await asyncio.to_thread(open_ledger, self._settings, on_fault)
-
-        async def close() -> None:
-            await asyncio.to_thread(ledger.close)
-
-        self._closers.append(close)
-        return ledger
-
-    async def _open_embedder(self) -> EngineThread | None:
-        settings = self._settings
-        routed = any(route.policy.kind == "difficulty" for route in settings.routes.values())
-        if not (routed or parts.semantic(settings)):
-            return None
-        began = time.perf_counter()
-        embedder = self._embedder
-        if embedder is None:
-            embedder = await asyncio.to_thread(parts.embedder, settings)
-        engine = EngineThread(embedder)
-
-        async def close() -> None:
-            await asyncio.to_thread(engine.close)
-
-        self._closers.append(close)
-        self._announce("embedder", f"{engine.space} ({time.perf_counter() - began:.1f} s)")
-        return engine
-
-    async def _start_backends(self) -> dict[str, Backend]:
-        backends: dict[str, Backend] = {}
-        for name, settings in self._settings.backends.items():
-            if name in self._running:
-                backends[name] = self._running[name]
-            elif isinstance(settings, BatchedBackendSettings):
-                config = BatchedConfig(
-                    engine=settings.engine,
-                    model=settings.model,
-                    max_batch=settings.max_batch,
-                    context_tokens=settings.context_tokens,
-                    threads=settings.threads,
-                    max_queue=settings.max_queue,
-                )
-                batched = BatchedBackend(name, config, observer=self._metrics.engine)
-                self._closers.append(batched.aclose)
-                await batched.start()
-                self._announce("engine", (await batched.health()).detail)
-                backends[name] = batched
-            else:
-                hosted = parts.http_backend(name, settings)
-                self._closers.append(hosted.aclose)
-                backends[name] = hosted
-        return backends
-
-    async def _open_cache(self, store: AnswerStore, engine: EngineThread | None) -> SemanticCache | None:
-        settings = self._settings
-        if not settings.cache.enabled:
-            self._announce("cache", "off (cache.enabled = false)")
-            return None
-        index: VectorIndex | None = None
-        if engine is not None and parts.semantic(settings):
-            from embeddings.faiss_index import FaissIndex
-
-            index = await asyncio.to_thread(FaissIndex, engine.dimension)
-        snapshot = parts.snapshot_path(settings.cache)
-        cache = LocalSemanticCache(store, index, engine if index is not None else None, snapshot=snapshot)
-        self._closers.append(cache.aclose)
-        await cache.start(self._clock(), index_progress(self._announce))
-        housekeeping = Housekeeping(cache, self._clock)
-        self._closers.append(housekeeping.aclose)
-        where = settings.cache.path if settings.cache.store == "sqlite" else "memory"
-        shared = ", shared by ALL tenants" if settings.cache.share == "everyone" else ""
-        self._announce("cache", f"{where}, {(await cache.size()).entries} entries{shared}")
-        return cache

@@ -16,6 +16,7 @@ from embeddings.sqlite_schema import FileLock, prepare
 from gateway import parts
 from gateway.cache_import import Find, Imported, Importer, Put, reachable_tenants
 from gateway.cache_transfer import Header, Incoming, Left, key_check
+from gateway.chosen_policy import chosen_policy
 from gateway.rekeying import Rekeying
 from gateway.settings import Cache as CacheSettings
 from gateway.settings import Settings
@@ -74,7 +75,7 @@ async def import_entries(
                 dialects=parts.dialects(),
                 rules=rules,
                 secret=secret,
-                conversations=parts.compares_conversations(settings),
+                conversations=_compares_conversations(settings, engine),
             ),
             find=find,
             put=put,
@@ -84,6 +85,13 @@ async def import_entries(
             ttl_s=ttl_s,
         )
         return await importer.run(source.entries(), advance)
+
+
+def _compares_conversations(settings: Settings, engine: EngineThread | None) -> bool:
+    """Whether the gateway will look for conversations by their turns. Raises ConfigError."""
+    if engine is None or not parts.uses_shipped_verifier(settings):
+        return False
+    return chosen_policy(settings, engine.space).compares_conversations
 
 
 def _path_of(settings: CacheSettings) -> Path:

@@ -45,6 +45,7 @@ def explain(asked: str, cached: str, config_path: Path | None, as_json: bool) ->
 def _explained(asked: str, cached: str, settings: Any) -> dict[str, Any]:
     """Raises ConfigError and EmbedderError."""
     from gateway import parts
+    from gateway.chosen_policy import chosen_policy
     from policies.bounded import BoundedPolicy
     from policies.types import Candidate, Identity
 
@@ -52,15 +53,18 @@ def _explained(asked: str, cached: str, settings: Any) -> dict[str, Any]:
         encoding = embedder.encode([asked, cached])
         space = embedder.space
     similarity = float(encoding.vectors[0] @ encoding.vectors[1])
-    policy, encoder = parts.cache_policy(settings, space)
+    chosen = chosen_policy(settings, space)
+    policy = chosen.policy
     identity = Identity(exact_key=b"", partition=b"", text=asked)
     candidate = Candidate(entry_id=1, similarity=similarity, text=cached, created_at=0.0)
     found: dict[str, Any] = {"policy": settings.cache.policy.kind, "space": space, "similarity": similarity}
+    if chosen.notice:
+        return {**found, "serve": False, "reason": chosen.notice}
     if bool(encoding.truncated.any()):
         return {**found, "serve": False, "reason": "a question is longer than the embedder's window"}
     pair_score = None
-    if encoder is not None and policy.undecided(identity, [candidate]):
-        with closing(parts.pair_encoder(encoder, settings.embeddings.threads)) as scorer:
+    if chosen.encoder is not None and policy.undecided(identity, [candidate]):
+        with closing(chosen.encoder.opened(settings.embeddings.threads)) as scorer:
             scores = scorer.score([(asked, cached)])
         pair_score = None if scores.truncated[0] else float(scores.logits[0])
     candidate = Candidate(

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from embeddings.pair_thread import PairScorer
+if TYPE_CHECKING:
+    from embeddings.pair_thread import PairScorer
 
 _DATA = click.argument(
     "data", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DATA [DATA]..."

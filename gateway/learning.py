@@ -16,7 +16,8 @@ from embeddings.protocols import EmbedderError, SemanticCache, StoreError
 from gateway.answer_judge import AnswerJudge
 from gateway.catalog import Model
 from gateway.errors import RequestError
-from gateway.generation import ClientContext, Generation
+from gateway.generating import ClientContext
+from gateway.generation import Generation
 from gateway.ids import random_hex
 from gateway.lookup import Lookup
 from gateway.metrics import Metrics

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
-import msgspec
-
 from backends.anthropic import AnthropicBackend
+from backends.batched.backend import BatchedBackend
+from backends.batched.config import BatchedConfig
+from backends.batched.observer import BatchObserver
 from backends.http_backend import HttpBackend, Timeouts
 from backends.openai import OpenAIBackend
-from embeddings.pair_thread import PairScorer
-from embeddings.protocols import AnswerStore, Embedder, EmbedderError
+from embeddings.engine_thread import EngineThread
+from embeddings.protocols import AnswerStore, Embedder, VectorIndex
+from embeddings.semantic_cache import LocalSemanticCache
 from gateway.attempts import Resilience
-from gateway.config_problems import ConfigError, Problem
-from gateway.conversation_weights import read_conversations_file, shipped_conversations
 from gateway.router_weights import read_weights, shipped
 from gateway.settings import (
     AnthropicBackendSettings,
@@ -24,9 +23,6 @@ from gateway.settings import (
     Settings,
 )
 from gateway.settings import Cache as CacheSettings
-from gateway.similarity import min_similarity
-from gateway.verifier_weights import read_verifier
-from gateway.verifier_weights import shipped as shipped_verifier
 from gateway.volatile_rules import load_rules
 from gateway.wire.chat_dialect import ChatDialect
 from gateway.wire.chat_to_messages import ChatToMessages
@@ -38,17 +34,9 @@ from gateway.wire.messages import MessagesDialect
 from gateway.wire.messages_to_chat import MessagesToChat
 from gateway.wire.responses import ResponsesDialect
 from gateway.wire.responses_to_chat import ResponsesToChat
-from policies.bounded import BoundedPolicy
 from policies.breaker import CircuitBreaker
-from policies.calibration_curve import Counts
-from policies.cascade_verifier import CascadeVerifier
-from policies.conversation_verifier import ConversationVerifier
 from policies.difficulty import DifficultyWeights
-from policies.exact import ExactPolicy
-from policies.protocols import CachePolicy
 from policies.sharing import SharingRules
-from policies.static import StaticPolicy
-from policies.tree_verifier import TreeVerifier, VerifierWeightsError
 
 
 def dialects() -> Dialects:
@@ -70,6 +58,18 @@ def http_backend(name: str, settings: OpenAIBackendSettings | AnthropicBackendSe
         return AnthropicBackend(name, settings.base_url, settings.api_key, timeouts=timeouts)
     apis = None if settings.apis == "auto" else frozenset(settings.apis)
     return OpenAIBackend(name, settings.base_url, settings.api_key, timeouts=timeouts, apis=apis)
+
+
+def batched_backend(name: str, settings: BatchedBackendSettings, observer: BatchObserver) -> BatchedBackend:
+    config = BatchedConfig(
+        engine=settings.engine,
+        model=settings.model,
+        max_batch=settings.max_batch,
+        context_tokens=settings.context_tokens,
+        threads=settings.threads,
+        max_queue=settings.max_queue,
+    )
+    return BatchedBackend(name, config, observer=observer)
 
 
 def resilience(settings: HttpBackendSettings | BatchedBackendSettings) -> Resilience:
@@ -96,6 +96,26 @@ def embedding_names(model: str) -> list[str]:
 def semantic(settings: Settings) -> bool:
     cache = settings.cache
     return cache.enabled and cache.policy.kind != "exact" and cache.policy.mode != "off"
+
+
+def answer_store(settings: CacheSettings) -> AnswerStore:
+    """Blocks. Raises StoreError."""
+    if settings.enabled and settings.store == "sqlite":
+        return sqlite(settings)
+    from embeddings.memory_store import MemoryStore
+
+    return MemoryStore(settings.max_entries, settings.max_bytes)
+
+
+def semantic_cache(store: AnswerStore, engine: EngineThread | None, settings: Settings) -> LocalSemanticCache:
+    """Blocks. With an index only where similarity serves."""
+    index: VectorIndex | None = None
+    if engine is not None and semantic(settings):
+        from embeddings.faiss_index import FaissIndex
+
+        index = FaissIndex(engine.dimension)
+    snapshot = snapshot_path(settings.cache)
+    return LocalSemanticCache(store, index, engine if index is not None else None, snapshot=snapshot)
 
 
 def sqlite(settings: CacheSettings) -> AnswerStore:
@@ -129,90 +149,13 @@ def embedder(settings: Settings) -> Embedder:
     from embeddings.onnx_embedder import OnnxEmbedder
 
     # The shipped verifier was calibrated on a CPU's vectors, and those of a GPU are others.
-    shipped = wanted.device == "auto" and compares_conversations(settings)
+    shipped = wanted.device == "auto" and uses_shipped_verifier(settings)
     return OnnxEmbedder.open(wanted.model, "cpu" if shipped else wanted.device, wanted.threads)
 
 
-class WantedEncoder(msgspec.Struct, frozen=True, kw_only=True):
-    """The cross-encoder that a verifier was fitted to: where it lies, and which it is."""
-
-    folder: Path
-    identity: str
-
-
-def cache_policy(settings: Settings, space: str | None) -> tuple[CachePolicy, WantedEncoder | None]:
-    """The policy, and the cross-encoder that it would ask. Raises ConfigError."""
-    wanted = settings.cache.policy
-    if space is None or not semantic(settings):
-        return ExactPolicy(), None
-    if wanted.kind == "static":
-        return StaticPolicy(min_similarity(wanted.min_similarity, space)), None
-    own = wanted.verifier
-    try:
-        file = read_verifier(shipped_verifier() if own == "default" else Path(own).expanduser())
-        verifier = file.verifier.of_space(space)
-    except VerifierWeightsError as error:
-        if own == "default":  # no bound can be kept: said by `why_exact`
-            return ExactPolicy(), None
-        expected = f"weights for the embedder in use: {error}"
-        problem = Problem(key="cache.policy.verifier", value=f'"{own}"', expected=expected)
-        raise ConfigError([problem], "configuration") from None
-    talks = _conversations(verifier, space) if compares_conversations(settings) else None
-    policy = BoundedPolicy(
-        verifier,
-        conversations=None if talks is None else talks[0],
-        conversation_counts=None if talks is None else talks[1],
-        max_error_rate=wanted.max_error_rate,
-        random=random.random,
-        counts=file.counts,
-        explore_share=wanted.explore_share,
-    )
-    if file.encoder is None or file.blend is None:
-        return policy, None
-    return policy, WantedEncoder(folder=file.encoder, identity=file.blend.encoder)
-
-
-def why_exact(settings: Settings, space: str | None) -> str:
-    """Why similarity serves nobody although policy bounded was asked for; "" where it does."""
-    if space is None or not compares_conversations(settings):
-        return ""
-    if read_verifier(shipped_verifier()).first.space == space:
-        return ""
-    return (
-        f"only equal requests are served: the shipped verifier is not for {space}; "
-        'train one (lockgate verifier train), or take kind = "static"'
-    )
-
-
-def compares_conversations(settings: Settings) -> bool:
-    """Whether the turns before a last message are compared too, not only equal: with the shipped verifier,
-    whose cross-encoder the weights for conversations were made with."""
+def uses_shipped_verifier(settings: Settings) -> bool:
     policy = settings.cache.policy
     return semantic(settings) and policy.kind == "bounded" and policy.verifier == "default"
-
-
-def _conversations(
-    verifier: TreeVerifier | CascadeVerifier, space: str
-) -> tuple[ConversationVerifier, Counts] | None:
-    file = read_conversations_file(shipped_conversations())
-    if not isinstance(verifier, CascadeVerifier) or file.weights.encoder != verifier.encoder:
-        return None
-    return ConversationVerifier(file.weights, space), file.counts
-
-
-def pair_encoder(wanted: WantedEncoder, threads: int) -> PairScorer:
-    """On a CPU: what was calibrated on its scores does not hold for those of a GPU. Raises EmbedderError, for
-    another one than the verifier's too."""
-    from embeddings.pair_encoder import PairEncoder
-
-    found = PairEncoder.open(wanted.folder, "cpu", threads)
-    if found.identity != wanted.identity:
-        found.close()
-        raise EmbedderError(
-            f"{wanted.folder} holds the cross-encoder {found.identity}, but the verifier was fitted to "
-            f"{wanted.identity}: train the verifier again (lockgate verifier train), or put that one there"
-        )
-    return found
 
 
 def policy_state_path(settings: CacheSettings) -> Path | None:

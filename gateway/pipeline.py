@@ -17,7 +17,8 @@ from backends.protocols import Chunk
 from embeddings.protocols import Entry
 from gateway.catalog import Catalog, Model, Route
 from gateway.errors import RequestError, from_backend
-from gateway.generation import ClientContext, Generation, whole_answer
+from gateway.generating import ClientContext, whole_answer
+from gateway.generation import Generation
 from gateway.http import Last
 from gateway.joining import Joined
 from gateway.learning import Learner

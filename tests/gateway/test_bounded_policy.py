@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from embeddings.protocols import EmbedderError
-from gateway import parts
+from gateway.chosen_policy import WantedEncoder
 from gateway.config_problems import ConfigError
 from gateway.policy_state import PolicyStateFile
 from gateway.verifier_weights import read_verifier, shipped, write_weights
@@ -214,9 +214,9 @@ async def test_a_judge_that_is_no_model_is_refused_by_name() -> None:
 def test_another_cross_encoder_than_the_verifiers_is_refused_by_name() -> None:
     found = read_verifier(shipped())
     assert found.encoder is not None
-    other = parts.WantedEncoder(folder=found.encoder, identity="another/cpu")
+    other = WantedEncoder(folder=found.encoder, identity="another/cpu")
     with pytest.raises(EmbedderError, match="the verifier was fitted to another/cpu"):
-        parts.pair_encoder(other, 1)
+        other.opened(1)
 
 
 async def test_an_account_that_cannot_be_taken_out_of_the_file_is_not_spent(

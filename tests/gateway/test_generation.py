@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from backends.errors import UpstreamTimeout
 from backends.protocols import Call
-from gateway.generation import whole_answer
+from gateway.generating import whole_answer
 from gateway.ledger_rows import LedgerRow, Sums
 from gateway.wire.chat_dialect import ChatDialect
 from tests.gateways import Running, chunk, running, until, whole
