@@ -22,6 +22,9 @@ MOST_ASKED = 2
 """Candidates of one request that the cross-encoder is asked of."""
 MAX_RISK = 0.25
 """Nothing is served that is wrong more often than this, though the allowance would pay for it."""
+MAX_COMPARED = 0.6
+"""Refusals up to this risk are worth comparing: where the verifier is too strict for the traffic, answers that
+it would never have served show it."""
 
 
 class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,7 +267,7 @@ class BoundedPolicy:
 
     def _worth_comparing(self, risk: float) -> bool:
         """Of what is hopeless a few too, or a calibration that has become too strict could never recover."""
-        return risk <= self._budget.max_risk or self._random() < self._explore_share
+        return risk <= MAX_COMPARED or self._random() < self._explore_share
 
 
 class _Side:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-STRETCH = 1000.0
-"""The account holds what so many requests bring, at most: quiet times cannot be saved up without limit."""
+STRETCH = 300.0
+"""The account holds what so many requests bring, at most: quiet times cannot be saved up without limit. With
+few it is full soon after the start, and then what is risky is let through more unevenly."""
 
 
 class RiskBudget:

@@ -58,11 +58,11 @@ def test_a_new_entry_is_served_at_its_first_question() -> None:
 
 def test_the_reason_says_risk_probability_limit_and_what_spoke() -> None:
     verdict = policy().judge(IDENTITY, [candidate(SURE)], NOW)
-    assert verdict.reason == f"risk {verdict.risk:.4f} (verifier 1.000) is within 0.0085; fake words"
+    assert verdict.reason == f"risk {verdict.risk:.4f} (verifier 1.000) is within 0.0086; fake words"
     refused = policy().judge(IDENTITY, [candidate(DOUBTFUL)], NOW)
     assert (
         refused.reason
-        == f"risk {refused.risk:.4f} (verifier 0.900) is above 0.0085, the greatest now; fake words"
+        == f"risk {refused.risk:.4f} (verifier 0.900) is above 0.0086, the greatest now; fake words"
     )
     assert (verdict.reason + refused.reason).isascii()
 
@@ -76,7 +76,7 @@ def test_what_is_served_is_paid_for() -> None:
     one = policy(quiet=1000)
     served = [one.judge(IDENTITY, [candidate(MIDDLING)], NOW) for _ in range(200)]
     risks = [verdict.risk for verdict in served if verdict.candidate is not None and verdict.risk is not None]
-    assert 50 < len(risks) < 150
+    assert 20 < len(risks) < 150
     assert sum(risks) <= 0.01 * 1200
 
 

@@ -175,6 +175,15 @@ def test_a_worse_one_is_found_out_by_checking_two_in_a_hundred() -> None:
     assert np.mean(last) <= 0.01
 
 
+def test_a_verifier_that_is_too_strict_is_found_out_by_what_it_refuses() -> None:
+    requests = stream(np.random.default_rng(0), 6_000, worse=0.3)
+    alone, taught = served(requests), served(requests, compares=True)
+    told("wrong three times in ten as often as it says", alone)
+    told("the same, refusals compared", taught)
+    assert taught.hits[1000:].mean() > alone.hits[1000:].mean()
+    assert taught.error_rate <= 0.01
+
+
 def test_drift_is_noticed_answered_and_forgiven() -> None:
     random = np.random.default_rng(0)
     calm, bad, after = stream(random, 20_000), stream(random, 20_000, worse=8), stream(random, 40_000)
