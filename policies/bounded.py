@@ -23,8 +23,8 @@ MOST_ASKED = 2
 MAX_RISK = 0.25
 """Nothing is served that is wrong more often than this, though the allowance would pay for it."""
 MAX_COMPARED = 0.6
-"""Refusals up to this risk are worth comparing: where the verifier is too strict for the traffic, answers that
-it would never have served show it."""
+"""Refusals up to this risk are worth comparing: where the verifier is too strict for the traffic, answers
+that it would never have served show it."""
 
 
 class PolicyState(msgspec.Struct, frozen=True, kw_only=True):
