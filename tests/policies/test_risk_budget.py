@@ -53,9 +53,8 @@ def test_quiet_times_are_saved_up_for_one_stretch_only() -> None:
 
 def test_the_threshold_rises_from_the_rate_to_the_greatest_risk() -> None:
     assert budget().threshold == pytest.approx(0.01)
-    assert filled(round(STRETCH / 2)).threshold == pytest.approx(
-        (0.01 * 0.25) ** 0.5
-    )  # half full: the geometric mean
+    half_full = filled(round(STRETCH / 2))
+    assert half_full.threshold == pytest.approx((0.01 * 0.25) ** 0.5)  # the geometric mean
     assert filled(2000).threshold == pytest.approx(0.25)
     assert not filled(2000).covers(0.2501)
 
