@@ -204,7 +204,7 @@ class BoundedPolicy:
         self._questions.curve = CalibrationCurve(state.counts, prior=float("inf"))
         if self._conversations is not None and state.conversation_counts is not None:
             self._conversations.curve = CalibrationCurve(state.conversation_counts, prior=float("inf"))
-        self._budget.pay_back(state.balance)
+        self._budget.resume(state.balance)
         self._drift.state = state.drift
         self._evidence.restore(state.evidence)
 
