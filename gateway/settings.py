@@ -83,7 +83,7 @@ class CachePolicySettings(Section):
     """`verifier` names a file of weights, or those that are shipped; `judge` a model that says whether two
     answers agree where nothing cheaper can tell."""
 
-    kind: Literal["exact", "static", "bounded"] = "static"
+    kind: Literal["exact", "static", "bounded"] = "bounded"
     max_error_rate: float = Field(default=0.01, ge=0.0, lt=1.0)
     min_similarity: Cosine | Literal["auto"] = "auto"
     verify_share: Share = 0.02
@@ -219,7 +219,11 @@ class Settings(Section):
                     found.append((key, target, _one_of("models", self.models)))
             if name in self.models:
                 found.append((f"routes.{name}", name, "a name that no [models.…] table has"))
-        judge = self.cache.policy.judge
+        policy = self.cache.policy
+        if "min_similarity" in policy.model_fields_set and "kind" not in policy.model_fields_set:
+            why = '"static", which alone serves by min_similarity, or "bounded"'
+            found.append(("cache.policy.kind", "", why))
+        judge = policy.judge
         if judge is not None and judge not in self.models:
             found.append(("cache.policy.judge", judge, _one_of("models", self.models)))
         unknown = self.server.unknown_models

@@ -109,6 +109,7 @@ def test_an_unset_admin_token_is_none_and_other_secrets_are_missed() -> None:
         ('[cache]\nshare = "all"', "cache.share = \"all\": expected one of 'tenant', 'everyone'"),
         ('[cache.policy]\nmin_similarity = "high"', "expected a number or one of 'auto'"),
         ("[cache.policy]\nmin_similarity = 2", "cache.policy.min_similarity = 2"),
+        ("[cache.policy]\nmin_similarity = 0.9", 'cache.policy.kind: expected "static", which alone'),
         ("[cache]\npolicy = 3", "cache.policy = 3: expected a table"),
         ('[embeddings]\nkind = "x"', "one of 'onnx', 'sentence-transformers'"),
         ("[zzz]\na = 1", "zzz: expected one of the known keys auth, backends, cache"),
