@@ -12,13 +12,14 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from embeddings.protocols import FloatMatrix
-from gateway.question_groups import QuestionGroup
+from gateway.question_groups import QuestionGroup, read_questions
 from gateway.router_data import SourceFile
 from gateway.verifier_data import (
     Pair,
@@ -29,6 +30,7 @@ from gateway.verifier_data import (
     part_of,
     read_pairs,
     read_rows,
+    varied,
 )
 
 Parts = dict[Part, list[Pair]]
@@ -67,6 +69,8 @@ _PARAPHRASES = 15  # pairs of each group of ten
 _PER_KIND = 150  # pairs of each kind of the checklist in training
 _EDITS: Final[dict[Part, int]] = {"train": 500, "blend": 40, "calibrate": 60, "evaluate": 300}
 """Of each kind and language."""
+_VARIED: Final = 5
+"""Times as many are reworded."""
 
 
 def read_corpus(folder: Path, embed: Embed, seed: int) -> tuple[Parts, list[SourceFile]]:
@@ -100,7 +104,10 @@ def _add_quora(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.rand
         # Quora's longest questions are stories; nobody asks a cache one with a single word changed.
         short = [text for text in of_part if len(text) < 150]
         asked = [pair.a for pair in pairs if _part(group[pair.a], seed) == part and len(pair.a) < 150]
-        parts[part] += edited(list(dict.fromkeys(short + asked)), rng, _EDITS[part], _EDIT_WEIGHT)
+        chosen = list(dict.fromkeys(short + asked))
+        changed = edited(chosen, rng, _EDITS[part], _EDIT_WEIGHT)
+        apart = [(pair.a, pair.b) for pair in changed if not pair.same]
+        parts[part] += changed + varied(chosen, apart, rng, _VARIED * _EDITS[part], _EDIT_WEIGHT)
 
 
 def _add_parakqc(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.random.Generator) -> None:
@@ -122,6 +129,16 @@ def _add_parakqc(parts: Parts, folder: Path, embed: Embed, seed: int, rng: np.ra
         parts[part] += [replace(pair, weight=_EDIT_WEIGHT) for pair in korean]
 
 
+def written_questions() -> tuple[list[QuestionGroup], list[SourceFile]]:
+    """The groups of questions that come with the code, and their files."""
+    folder = Path(str(resources.files("gateway") / "questions"))
+    paths = sorted([*folder.glob("en-*.txt"), *folder.glob("ko-*.txt")])
+    files = [
+        SourceFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
+    ]
+    return read_questions(paths), files
+
+
 def written_parts(groups: Sequence[QuestionGroup], seed: int) -> Parts:
     """The pairs of the groups that were written for training: in each, what says the same with each other,
     and with the traps. Of two traps it is not known whether one answer serves both."""
@@ -139,7 +156,9 @@ def written_parts(groups: Sequence[QuestionGroup], seed: int) -> Parts:
         ]
     for part, pairs in parts.items():
         texts = list(dict.fromkeys(pair.a for pair in pairs if len(pair.a) < 150))
+        apart = [(pair.a, pair.b) for pair in pairs if not pair.same]
         parts[part] = pairs + edited(texts, rng, _EDITS[part] // 2, _EDIT_WEIGHT)
+        parts[part] += varied(texts, apart, rng, _VARIED * _EDITS[part], _EDIT_WEIGHT)
     return parts
 
 

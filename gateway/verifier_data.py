@@ -17,6 +17,7 @@ import numpy.typing as npt
 from embeddings.protocols import FloatMatrix
 from gateway.router_data import SourceFile
 from gateway.verifier_edits import CHANGES, Edit, direct, names_in, rename, reword
+from gateway.verifier_rewordings import reworded
 
 Part = Literal["train", "blend", "calibrate", "evaluate"]
 """What a pair is for: the cross-encoder and the first trees; the trees that come after the cross-encoder,
@@ -138,6 +139,26 @@ def edited(texts: Sequence[str], rng: np.random.Generator, each: int, weight: fl
         if (again := reword(pair.a, rng))
     ]
     return changes + harmless
+
+
+def varied(
+    texts: Sequence[str],
+    apart: Sequence[tuple[str, str]],
+    rng: np.random.Generator,
+    count: int,
+    weight: float,
+) -> list[Pair]:
+    """At most `count` of `texts` with the same in other words, and half as many of the pairs `apart`, which
+    another answer is due to, reworded too: to be worded otherwise must not tell either."""
+    same = ((a, reworded(a, rng)) for a in (texts[int(i)] for i in rng.permutation(len(texts))))
+    other = ((a, reworded(b, rng)) for a, b in (apart[int(i)] for i in rng.permutation(len(apart))))
+    return [
+        Pair(a=a, b=b, same=True, source="edit-reworded", weight=weight)
+        for a, b in islice(((a, b) for a, b in same if b), count)
+    ] + [
+        Pair(a=a, b=b, same=False, source="edit-reworded-trap", weight=weight)
+        for a, b in islice(((a, b) for a, b in other if b), count // 2)
+    ]
 
 
 def _changed(

@@ -8,13 +8,11 @@ cores take an hour and a half.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +24,7 @@ from embeddings.onnx_embedder import OnnxEmbedder
 from embeddings.pair_encoder import PairEncoder, write_pair_encoder
 from embeddings.pair_vocabulary import needed_pieces, pruned
 from gateway.conversation_corpus import gist_pairs, written_conversations
-from gateway.question_groups import QuestionGroup, read_questions
+from gateway.question_groups import QuestionGroup
 from gateway.router_data import SourceFile
 from gateway.router_embeddings import embed
 from gateway.training.pair_encoder_model import MAX_TOKENS, PairModel, PairTokens
@@ -37,6 +35,7 @@ from gateway.verifier_corpus import (
     read_corpus,
     written_part,
     written_parts,
+    written_questions,
 )
 from gateway.verifier_data import Pair
 from gateway.verifier_training import texts_of, train
@@ -44,10 +43,9 @@ from gateway.verifier_training import texts_of, train
 SEED: Final = 0
 VOCABULARY: Final = 44_000
 _PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
-_WRITTEN_RATE: Final = 6e-5
-_WRITTEN_EPOCHS: Final = 3
-_REPEATED: Final = 0.1
-"""Share of the public pairs that go along with the written ones, lest they be forgotten."""
+_WRITTEN: Final = ((6e-5, 3, 0.1), (5e-5, 1, 0.4))
+"""Learning rate and epochs on the written pairs, and the share of the public ones that go along, lest they be
+forgotten."""
 _INCOMPLETE: Final = frozenset({"qqp", "qqp_near"})
 """Half of the pairs of Quora's that a good verifier is surest of and that count as different are the same,
 though nobody labelled them so: what a high probability means cannot be learnt of them."""
@@ -58,7 +56,7 @@ _RANGES: Final = 256  # pairs that the ranges of the 8-bit activations are taken
 def make(data: Path, weights: Path, work: Path) -> dict[str, Any]:
     """Writes `weights` / verifier-e5.json and the folder pair-encoder beside it; returns what the file
     says."""
-    groups, written_files = written()
+    groups, written_files = written_questions()
     conversations, conversation_files = written_conversations()
     own_files = [*written_files, *conversation_files]
     with closing(OnnxEmbedder.open("default", "cpu", 2)) as embedder:
@@ -87,16 +85,6 @@ def make(data: Path, weights: Path, work: Path) -> dict[str, Any]:
             )
 
 
-def written() -> tuple[list[QuestionGroup], list[SourceFile]]:
-    """The groups of questions that come with the code, and their files."""
-    folder = Path(str(resources.files("gateway") / "questions"))
-    paths = sorted([*folder.glob("en-*.txt"), *folder.glob("ko-*.txt")])
-    files = [
-        SourceFile(name=path.name, sha256=hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths
-    ]
-    return read_questions(paths), files
-
-
 def _train_encoder(
     public: Sequence[Pair], own: Sequence[Pair], folder: Path, work: Path, files: Sequence[SourceFile]
 ) -> None:
@@ -111,9 +99,12 @@ def _train_encoder(
             for epoch, rate in enumerate(_PUBLIC_RATES):
                 fit(model, tokens, public, seed=SEED + epoch, rate=rate)
             torch.save(model.state_dict(), first)
-        kept = np.random.default_rng(SEED).permutation(len(public))[: round(_REPEATED * len(public))]
-        pairs = [*own, *(public[int(i)] for i in kept)]
-        fit(model, tokens, pairs, seed=SEED, rate=_WRITTEN_RATE, epochs=_WRITTEN_EPOCHS)
+        for turn, (rate, epochs, share) in enumerate(_WRITTEN):
+            # What nobody labelled is half wrong, and would undo what the written pairs teach.
+            known = [pair for pair in public if turn == 0 or pair.source != "qqp_near"]
+            kept = np.random.default_rng(SEED).permutation(len(known))[: round(share * len(known))]
+            pairs = [*own, *(known[int(i)] for i in kept)]
+            fit(model, tokens, pairs, seed=SEED + turn, rate=rate, epochs=epochs)
         torch.save(model.state_dict(), second)
     typical = [*own, *public][:: max(1, len(public) // _RANGES)]
     weights, head = model.export()
