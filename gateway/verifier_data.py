@@ -148,16 +148,21 @@ def varied(
     count: int,
     weight: float,
 ) -> list[Pair]:
-    """At most `count` of `texts` with the same in other words, and half as many of the pairs `apart`, which
-    another answer is due to, reworded too: to be worded otherwise must not tell either."""
+    """At most `count` of `texts` with the same in other words, a quarter as many with themselves, and half as
+    many of the pairs `apart`, which another answer is due to, reworded too: to be worded otherwise must not
+    tell either. A reader that has never seen two equal texts takes equality for something to be wary of."""
     same = ((a, reworded(a, rng)) for a in (texts[int(i)] for i in rng.permutation(len(texts))))
     other = ((a, reworded(b, rng)) for a, b in (apart[int(i)] for i in rng.permutation(len(apart))))
     return [
-        Pair(a=a, b=b, same=True, source="edit-reworded", weight=weight)
-        for a, b in islice(((a, b) for a, b in same if b), count)
-    ] + [
-        Pair(a=a, b=b, same=False, source="edit-reworded-trap", weight=weight)
-        for a, b in islice(((a, b) for a, b in other if b), count // 2)
+        *(
+            Pair(a=a, b=b, same=True, source="edit-reworded", weight=weight)
+            for a, b in islice(((a, b) for a, b in same if b), count)
+        ),
+        *(Pair(a=a, b=a, same=True, source="edit-equal", weight=weight) for a in texts[: count // 4]),
+        *(
+            Pair(a=a, b=b, same=False, source="edit-reworded-trap", weight=weight)
+            for a, b in islice(((a, b) for a, b in other if b), count // 2)
+        ),
     ]
 
 

@@ -43,7 +43,7 @@ from gateway.verifier_training import texts_of, train
 SEED: Final = 0
 VOCABULARY: Final = 44_000
 _PUBLIC_RATES: Final = (8e-5, 5e-5)  # of an epoch each
-_WRITTEN: Final = ((6e-5, 3, 0.1), (5e-5, 1, 0.4))
+_WRITTEN: Final = ((6e-5, 3, 0.1), (5e-5, 1, 0.4), (3e-5, 1, 0.1))
 """Learning rate and epochs on the written pairs, and the share of the public ones that go along, lest they be
 forgotten."""
 _INCOMPLETE: Final = frozenset({"qqp", "qqp_near"})
@@ -100,10 +100,7 @@ def _train_encoder(
                 fit(model, tokens, public, seed=SEED + epoch, rate=rate)
             torch.save(model.state_dict(), first)
         for turn, (rate, epochs, share) in enumerate(_WRITTEN):
-            # What nobody labelled is half wrong, and would undo what the written pairs teach.
-            known = [pair for pair in public if turn == 0 or pair.source != "qqp_near"]
-            kept = np.random.default_rng(SEED).permutation(len(known))[: round(share * len(known))]
-            pairs = [*own, *(known[int(i)] for i in kept)]
+            pairs = _of_turn(turn, own, public, share)
             fit(model, tokens, pairs, seed=SEED + turn, rate=rate, epochs=epochs)
         torch.save(model.state_dict(), second)
     typical = [*own, *public][:: max(1, len(public) // _RANGES)]
@@ -118,6 +115,17 @@ def _train_encoder(
         calibration,
         {"max_tokens": MAX_TOKENS, "bos": tokens.bos, "eos": tokens.eos, **about},
     )
+
+
+def _of_turn(turn: int, own: Sequence[Pair], public: Sequence[Pair], share: float) -> list[Pair]:
+    """The first turn reads all; the later ones leave out what nobody labelled, which is half wrong and would
+    undo what the written pairs teach; the last one is about rewordings, with a fifth of the rest."""
+    known = [pair for pair in public if turn == 0 or pair.source != "qqp_near"]
+    kept = np.random.default_rng(SEED).permutation(len(known))[: round(share * len(known))]
+    chosen = [known[int(i)] for i in kept]
+    if turn < 2:
+        return [*own, *chosen]
+    return [*(pair for i, pair in enumerate(own) if i % 5 == 0 or pair.source.startswith("edit-")), *chosen]
 
 
 def _untrained(texts: Sequence[str], work: Path) -> tuple[PairModel, PairTokens, Any]:

@@ -17,7 +17,7 @@ from tests.servers import Server, serving
 pytestmark = pytest.mark.model
 
 PARIS = "What is the capital of France?"
-PARIS_REWORDED = "What's the capital city of France?"
+PARIS_REWORDED = "Can you tell me what the capital of France is?"
 HARD = (
     "Prove that every finite group of order p^2, where p is prime, is abelian, and then derive the number of "
     "isomorphism classes of such groups. Justify each step rigorously."

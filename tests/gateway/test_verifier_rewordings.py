@@ -67,10 +67,12 @@ def test_pairs_are_reworded_on_either_side_of_the_truth() -> None:
     texts = [group.question for group in groups()[:200]]
     apart = [(group.question, group.traps[0].text) for group in groups()[:200] if group.traps]
     pairs = varied(texts, apart, rng, 40, 0.5)
-    same = [pair for pair in pairs if pair.same]
+    same = [pair for pair in pairs if pair.source == "edit-reworded"]
+    equal = [pair for pair in pairs if pair.source == "edit-equal"]
     other = [pair for pair in pairs if not pair.same]
-    assert (len(same), len(other)) == (40, 20)
-    assert all(pair.a in texts and pair.b != pair.a for pair in same)
+    assert (len(same), len(equal), len(other)) == (40, 10, 20)
+    assert all(pair.same and pair.a in texts and pair.b != pair.a for pair in same)
+    assert all(pair.same and pair.a == pair.b for pair in equal)
     assert all(pair.b not in dict(apart).values() and pair.weight == 0.5 for pair in other)
 
 
