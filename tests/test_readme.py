@@ -64,7 +64,8 @@ def test_the_curl_line_and_the_client_lines_work_as_printed(server: Server, tmp_
         done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
         assert f"x-lockgate-cache: {expected}" in done.stdout
         assert "Paris" in done.stdout
-    reworded = curl.replace("What is the capital of France?", "Can you tell me what the capital of France is?")
+    in_other_words = "Can you tell me what the capital of France is?"
+    reworded = curl.replace("What is the capital of France?", in_other_words)
     done = subprocess.run(["bash", "-c", reworded], capture_output=True, text=True, check=True)
     assert "x-lockgate-cache: hit-semantic" in done.stdout
 
