@@ -8,16 +8,11 @@ STRETCH = 300.0
 """The account holds what so many requests bring, at most: quiet times cannot be saved up without limit. With
 few it is full soon after the start, and then what is risky is let through more unevenly."""
 
-HEAD_START = 30.0
-"""What so many requests bring lies in a new account: the first question that is asked again in other words is
-served, and it costs .3 of a wrong answer at a rate of .01."""
-
 
 class RiskBudget:
     """An account of expected wrong answers. Each request pays in what it allows, each answer served takes out
-    its risk, and the account is never below zero: after any T requests the risks taken sum to at most (T +
-    HEAD_START) × `rate`, whatever their order. In any T requests in a row they sum to at most (T + STRETCH) ×
-    `rate`.
+    its risk, and the account is never below zero: after any T requests the risks taken sum to at most T ×
+    `rate`, whatever their order. In any T requests in a row they sum to at most (T + STRETCH) × `rate`.
 
     `threshold` is the risk up to which an answer is worth its price. It rises with the account from `rate`
     (which one request pays for) to `max_risk`, by equal factors for equal parts: the rule that, of all
@@ -32,7 +27,7 @@ class RiskBudget:
         self.max_risk = max(rate, max_risk)
         self.capacity = max(rate * STRETCH, self.max_risk)
         self._growth = self.max_risk / rate if rate > 0 else 1.0
-        self._balance = rate * HEAD_START
+        self._balance = 0.0
 
     @property
     def balance(self) -> float:
@@ -47,7 +42,7 @@ class RiskBudget:
         self._balance = min(self.capacity, self._balance + min(allowance, self.rate))
 
     def resume(self, balance: float) -> None:
-        """Goes on with what an account had that was closed before, instead of the head start."""
+        """Goes on with what an account had that was closed before."""
         self._balance = min(self.capacity, max(0.0, balance))
 
     def covers(self, risk: float) -> bool:

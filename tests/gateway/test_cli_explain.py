@@ -32,8 +32,7 @@ def test_a_trap_is_told_from_a_rewording(tmp_path: Path) -> None:
     )
     assert same["serve"]
     assert not trap["serve"]
-    # What a fresh policy adds until outcomes have agreed with it (CalibrationDrift.factor) is 1.5.
-    assert same["risk"] < 1.5 * 0.0085 < 0.25 < trap["risk"]
+    assert same["risk"] < 0.0085 < 0.25 < trap["risk"]
     assert same["stage"] in ("features", "cross-encoder")
     assert trap["spoke"]
 

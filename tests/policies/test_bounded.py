@@ -11,7 +11,7 @@ import pytest
 from policies.bounded import MAX_RISK, SPENT, BoundedPolicy, PolicyState
 from policies.calibration_curve import STEPS, Counts
 from policies.contrast import SAME_VECTOR
-from policies.risk_budget import HEAD_START
+from policies.risk_budget import STRETCH
 from policies.types import Candidate, Observation
 from tests.policies.bounded_streams import IDENTITY, NOW, FakeVerifier, candidate
 
@@ -59,11 +59,11 @@ def test_a_new_entry_is_served_at_its_first_question() -> None:
 
 def test_the_reason_says_risk_probability_limit_and_what_spoke() -> None:
     verdict = policy().judge(IDENTITY, [candidate(SURE)], NOW)
-    assert verdict.reason == f"risk {verdict.risk:.4f} (verifier 1.000) is within 0.0121; fake words"
+    assert verdict.reason == f"risk {verdict.risk:.4f} (verifier 1.000) is within 0.0086; fake words"
     refused = policy().judge(IDENTITY, [candidate(DOUBTFUL)], NOW)
     assert (
         refused.reason
-        == f"risk {refused.risk:.4f} (verifier 0.900) is above 0.0121, the greatest now; fake words"
+        == f"risk {refused.risk:.4f} (verifier 0.900) is above 0.0086, the greatest now; fake words"
     )
     assert (verdict.reason + refused.reason).isascii()
 
@@ -78,13 +78,11 @@ def test_what_is_served_is_paid_for() -> None:
     served = [one.judge(IDENTITY, [candidate(MIDDLING)], NOW) for _ in range(200)]
     risks = [verdict.risk for verdict in served if verdict.candidate is not None and verdict.risk is not None]
     assert 20 < len(risks) < 150
-    assert sum(risks) <= 0.01 * 1200
+    assert sum(risks) <= SPENT * 0.01 * (STRETCH + 200)
 
 
 def test_an_empty_account_says_so() -> None:
-    one = policy()
-    one.restore(one.state())  # of a process that was killed: nothing is left of its account
-    verdict = one.judge(IDENTITY, [candidate(SURE)], NOW, max_error_rate=0.0016)
+    verdict = policy().judge(IDENTITY, [candidate(SURE)], NOW, max_error_rate=0.0016)
     assert verdict.candidate is None
     assert (
         f"risk {verdict.risk:.4f} (verifier 1.000) is more than the error budget's 0.0014" in verdict.reason
@@ -319,7 +317,7 @@ def test_an_account_that_was_closed_goes_on_and_one_in_use_does_not() -> None:
         before.judge(IDENTITY, [], NOW)
     assert before.state().balance == 0.0
     closed = before.state(closing=True)
-    assert closed.balance == pytest.approx((HEAD_START + 100) * SPENT * before.max_error_rate)
+    assert closed.balance == pytest.approx(100 * SPENT * before.max_error_rate)
     after = policy()
     after.restore(closed)
     assert after.state(closing=True).balance == pytest.approx(closed.balance)

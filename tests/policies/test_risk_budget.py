@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.risk_budget import HEAD_START, STRETCH, RiskBudget
+from policies.risk_budget import STRETCH, RiskBudget
 
 risks = st.lists(st.none() | st.floats(1e-6, 1), max_size=300)
 
 
 def budget(rate: float = 0.01, max_risk: float = 0.25) -> RiskBudget:
-    """Empty."""
-    one = RiskBudget(rate=rate, max_risk=max_risk)
-    one.resume(0.0)
-    return one
+    return RiskBudget(rate=rate, max_risk=max_risk)
 
 
 def filled(requests: int, rate: float = 0.01) -> RiskBudget:
@@ -32,25 +29,16 @@ def test_the_first_request_is_served_at_the_risk_that_it_pays_for_itself() -> No
     assert not one.covers(0.0101)
 
 
-def test_a_new_account_covers_a_little_more_than_one_request_pays() -> None:
-    one = RiskBudget(rate=0.01, max_risk=0.25)
-    assert one.balance == pytest.approx(0.01 * HEAD_START)
-    assert one.covers(0.0135)
-    assert not one.covers(0.02)
-    one.resume(0.0)
-    assert not one.covers(0.0135)
-
-
 @given(risks, st.floats(0.0005, 0.3))
 def test_no_order_overdraws_it(offered: list[float | None], rate: float) -> None:
-    one, taken = RiskBudget(rate=rate, max_risk=0.25), 0.0
+    one, taken = budget(rate), 0.0
     for requests, risk in enumerate(offered, 1):
         one.pay_in(rate)
         if risk is not None and one.covers(risk):
             one.take(risk)
             taken += risk
         assert one.balance >= 0
-        assert taken <= rate * (requests + HEAD_START) * (1 + 1e-9)
+        assert taken <= rate * requests * (1 + 1e-9)
 
 
 def test_quiet_times_are_saved_up_for_one_stretch_only() -> None:
